@@ -1,0 +1,1 @@
+"""Workloads and benchmarks of minivllm against its peers."""

@@ -1,0 +1,1 @@
+"""Triton kernels for LLM inference, each with a plain PyTorch twin."""

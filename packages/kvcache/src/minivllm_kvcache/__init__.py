@@ -1,0 +1,1 @@
+"""Paged KV-cache block allocator with prefix caching, standard library only."""

@@ -1,0 +1,1 @@
+"""Models, weights, sampling and the inference engine of minivllm."""

@@ -1,0 +1,1 @@
+"""Continuous-batching scheduler, step loop and simulator, standard library only."""
