@@ -1,0 +1,67 @@
+"""Settings of an engine, frozen once it is built."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from minivllm_runtime.errors import InvalidParameter
+
+DType = Literal["auto", "float32", "bfloat16", "float16"]
+Device = Literal["auto", "cpu", "cuda"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """What an engine is built from.
+
+    Attributes:
+        model: A bundled name ("smollm2"), a local folder, a `.gguf` file or a hub id.
+        dtype: Of weights, activations and KV cache. "auto" on a CPU is bfloat16 where the CPU multiplies it natively
+            and float32 elsewhere; on a GPU it is the checkpoint's.
+        device: "auto" takes a CUDA device when there is one.
+        num_blocks: KV blocks in the pool; None sizes the pool from free memory.
+        block_size: Tokens per KV block.
+        max_model_len: Most tokens of one request, prompt included; None is what model and pool both allow.
+        max_num_seqs: Most requests running at once.
+        max_num_batched_tokens: Token budget of one step.
+        max_num_waiting: Most requests waiting; more are refused.
+        enable_prefix_caching: Reuse the KV blocks of equal prompt prefixes.
+        run_ahead: Schedule step N+1 while step N runs; None does so on a GPU.
+        num_threads: CPU threads for tensor work; None leaves the library's choice.
+
+    Raises:
+        InvalidParameter: naming the value and the limit.
+    """
+
+    model: str = "smollm2"
+    dtype: DType = "auto"
+    device: Device = "auto"
+    num_blocks: int | None = None
+    block_size: int = 16
+    max_model_len: int | None = None
+    max_num_seqs: int = 64
+    max_num_batched_tokens: int = 2048
+    max_num_waiting: int = 1024
+    enable_prefix_caching: bool = True
+    run_ahead: bool | None = None
+    num_threads: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, choices in (
+            ("dtype", ("auto", "float32", "bfloat16", "float16")),
+            ("device", ("auto", "cpu", "cuda")),
+        ):
+            if getattr(self, name) not in choices:
+                raise InvalidParameter(name, f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        for name in ("block_size", "max_num_seqs", "max_num_batched_tokens", "max_num_waiting"):
+            if getattr(self, name) < 1:
+                raise InvalidParameter(name, f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("num_blocks", "max_model_len", "num_threads"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InvalidParameter(name, f"{name} must be at least 1, got {value}")
+        if self.max_num_batched_tokens < self.max_num_seqs:
+            raise InvalidParameter(
+                "max_num_batched_tokens",
+                f"max_num_batched_tokens ({self.max_num_batched_tokens}) is below max_num_seqs ({self.max_num_seqs}): "
+                "a step could not serve every running request",
+            )

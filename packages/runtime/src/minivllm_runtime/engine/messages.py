@@ -1,0 +1,103 @@
+"""What crosses the border between the engine core (ids only) and its clients (text).
+
+All of it is frozen and made of ints, strings, floats and tuples, so that a process boundary can be put here.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from minivllm_scheduler import FinishReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineRequest:
+    """One choice of one prompt, ready to be scheduled.
+
+    Attributes:
+        request_id: Unique inside the engine.
+        prompt_token_ids: At least one id, each inside the embedding.
+        max_tokens: Resolved; the request is known to fit context and pool.
+        min_tokens: Until then `stop_token_ids` are never sampled.
+        stop_token_ids: Ids that end generation, end-of-sequence ids included unless ignored.
+        temperature, top_k, top_p, min_p: As in SamplingParams; top_k is 0 when off.
+        seed: Resolved to 0 <= seed < 2**64.
+        choice: Index among the siblings of one prompt; part of the counter of every draw.
+        group: Shared by the siblings; they wait until the first one's prompt is cached.
+    """
+
+    request_id: str
+    prompt_token_ids: tuple[int, ...]
+    max_tokens: int
+    min_tokens: int = 0
+    stop_token_ids: frozenset[int] = frozenset()
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    seed: int = 0
+    choice: int = 0
+    group: str | None = None
+    priority: int = 0
+    cache_salt: str = ""
+
+
+class AddRequests(NamedTuple):
+    """Command: accept all of these requests or none. Answered by one Accepted or Refused of the same batch id."""
+
+    batch_id: str
+    requests: tuple[EngineRequest, ...]
+
+
+class AbortRequest(NamedTuple):
+    """Command: end one request, in whatever state; unknown and finished ids are ignored. Not answered."""
+
+    request_id: str
+
+
+class Accepted(NamedTuple):
+    """Answer: the batch is in the queue."""
+
+    batch_id: str
+
+
+class Refused(NamedTuple):
+    """Answer: the batch is not in the queue. `queue_full` tells "not now" from "never"."""
+
+    batch_id: str
+    message: str
+    queue_full: bool
+
+
+class TokenOutput(NamedTuple):
+    """New tokens of one request. With FinishReason.ERROR, `error` says what happened."""
+
+    request_id: str
+    token_ids: tuple[int, ...]
+    finish_reason: FinishReason | None
+    num_cached_tokens: int
+    error: str | None
+
+
+class EngineStats(NamedTuple):
+    """Gauges and counters after a step."""
+
+    num_running: int
+    num_waiting: int
+    num_preemptions: int
+    num_blocks: int
+    num_blocks_in_use: int
+    num_blocks_allocatable: int
+    prefix_queries_tokens: int
+    prefix_hits_tokens: int
+    num_steps: int
+
+
+class StepOutput(NamedTuple):
+    """Everything one pass of the engine loop has to say to its client."""
+
+    answers: tuple[Accepted | Refused, ...]
+    tokens: tuple[TokenOutput, ...]
+    stats: EngineStats
+
+
+Command = AddRequests | AbortRequest

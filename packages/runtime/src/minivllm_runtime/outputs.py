@@ -1,0 +1,65 @@
+"""What a finished or growing generation looks like to a caller, in the shapes that vLLM's users know."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+FinishReasonName = Literal["stop", "length"]
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionOutput:
+    """One choice of one prompt.
+
+    Attributes:
+        index: Position among the `n` choices of its prompt.
+        text: The generated text, without prompt and (unless asked for) without the stop string.
+        token_ids: The generated ids; an end-of-sequence token that ended generation is one of them.
+        finish_reason: "stop" (end-of-sequence, stop id or stop string) or "length".
+        stop_reason: The stop string or the stop id that ended it; None for end-of-sequence and length.
+    """
+
+    index: int
+    text: str
+    token_ids: tuple[int, ...]
+    finish_reason: FinishReasonName
+    stop_reason: str | int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestOutput:
+    """Everything generated for one prompt.
+
+    Attributes:
+        request_id: The id of the request.
+        prompt: The prompt's text; None if it was given as ids.
+        prompt_token_ids: Its token ids.
+        outputs: One per choice, by index.
+        num_cached_tokens: Prompt tokens whose KV came from the prefix cache (of the first choice).
+    """
+
+    request_id: str
+    prompt: str | None
+    prompt_token_ids: tuple[int, ...]
+    outputs: tuple[CompletionOutput, ...] = field(default=())
+    num_cached_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceDelta:
+    """What became known about one choice since the last delta of it.
+
+    Attributes:
+        index: prompt index * n + choice index, over the whole submission.
+        text: New text, safe to send: no half character, no beginning of a stop string that may still complete.
+        token_ids: New ids; joined over all deltas they are the ids that count in usage.
+        finish_reason: Set on the last delta of the choice.
+        stop_reason: The stop string or stop id that ended it.
+        num_cached_tokens: Prompt tokens taken from the prefix cache.
+    """
+
+    index: int
+    text: str
+    token_ids: tuple[int, ...]
+    finish_reason: FinishReasonName | None = None
+    stop_reason: str | int | None = None
+    num_cached_tokens: int = 0

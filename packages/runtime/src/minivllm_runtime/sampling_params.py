@@ -1,0 +1,107 @@
+"""What a caller may ask of one generation."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from minivllm_runtime.errors import InvalidParameter
+
+GREEDY_TEMPERATURE = 1e-5
+"""Temperatures below this are greedy: dividing logits by less overflows and gains nothing."""
+MAX_CHOICES = 128
+MAX_STOP_STRINGS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingParams:
+    """How the tokens of one request are drawn and when generation ends.
+
+    Attributes:
+        max_tokens: Most tokens to generate; None means all that context and KV pool have room for.
+        temperature: 0–2; below 1e-5 the most probable token is taken (ties go to the lowest id).
+        top_p: 0–1; keep the smallest set of most probable tokens with at least this mass. 0 keeps one token.
+        top_k: Keep this many most probable tokens; 0 and -1 keep all.
+        min_p: 0–1; keep tokens at least this probable relative to the most probable one.
+        seed: 64-bit; equal seeds give equal draws whatever else is running. None draws a random one.
+        n: Choices per prompt, 1–128.
+        stop: Up to four strings that end the text; they are not part of it unless asked for.
+        stop_token_ids: Token ids that end generation like an end-of-sequence token.
+        min_tokens: Until this many tokens exist no stop string, stop id or end-of-sequence ends generation.
+        ignore_eos: Go on past end-of-sequence tokens.
+        skip_special_tokens: Leave special tokens out of the text.
+        include_stop_str_in_output: Keep the matched stop string in the text.
+        priority: Lower is served first under the priority policy.
+        cache_salt: Requests share cached prefixes only with requests of the same salt.
+
+    Raises:
+        InvalidParameter: naming the value and the limit.
+    """
+
+    max_tokens: int | None = 16
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    seed: int | None = None
+    n: int = 1
+    stop: Sequence[str] = ()
+    stop_token_ids: Sequence[int] = ()
+    min_tokens: int = 0
+    ignore_eos: bool = False
+    skip_special_tokens: bool = True
+    include_stop_str_in_output: bool = False
+    priority: int = 0
+    cache_salt: str = ""
+
+    def __post_init__(self) -> None:
+        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+        object.__setattr__(self, "stop", stop)
+        object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids))
+        self._check_numbers()
+        self._check_stops()
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether the most probable token is taken without a draw."""
+        return self.temperature < GREEDY_TEMPERATURE
+
+    def _check_numbers(self) -> None:
+        _check_range("temperature", self.temperature, 0.0, 2.0)
+        _check_range("top_p", self.top_p, 0.0, 1.0)
+        _check_range("min_p", self.min_p, 0.0, 1.0)
+        _check_int("top_k", self.top_k, -1, None)
+        _check_int("n", self.n, 1, MAX_CHOICES)
+        _check_int("min_tokens", self.min_tokens, 0, None)
+        _check_int("priority", self.priority, -(2**31), 2**31 - 1)
+        if self.seed is not None:
+            _check_int("seed", self.seed, -(2**63), 2**64 - 1)
+        if self.max_tokens is not None:
+            _check_int("max_tokens", self.max_tokens, 1, None)
+            if self.min_tokens > self.max_tokens:
+                raise InvalidParameter(
+                    "min_tokens", f"min_tokens ({self.min_tokens}) is above max_tokens ({self.max_tokens})"
+                )
+
+    def _check_stops(self) -> None:
+        if len(self.stop) > MAX_STOP_STRINGS:
+            raise InvalidParameter("stop", f"{len(self.stop)} stop strings; at most {MAX_STOP_STRINGS} are allowed")
+        for text in self.stop:
+            if not isinstance(text, str) or not text:
+                raise InvalidParameter("stop", "a stop string must be a non-empty string")
+        for token_id in self.stop_token_ids:
+            _check_int("stop_token_ids", token_id, 0, None)
+
+
+def _check_range(name: str, value: float, low: float, high: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidParameter(name, f"{name} must be a number, got {value!r}")
+    if not (math.isfinite(value) and low <= value <= high):
+        raise InvalidParameter(name, f"{name} must be between {low:g} and {high:g}, got {value}")
+
+
+def _check_int(name: str, value: int, low: int, high: int | None) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidParameter(name, f"{name} must be an integer, got {value!r}")
+    if value < low or (high is not None and value > high):
+        limit = f"at least {low}" if high is None else f"between {low} and {high}"
+        raise InvalidParameter(name, f"{name} must be {limit}, got {value}")
