@@ -1,1 +1,21 @@
-"""Triton kernels for LLM inference, each with a plain PyTorch twin."""
+"""Triton kernels for LLM inference, each with a plain PyTorch twin.
+
+Every op is a module with a function of its name, imported from there, so that Triton is loaded only by who
+launches a kernel:
+
+    from minivllm_kernels.rms_norm import rms_norm              # the Triton op
+    from minivllm_kernels.reference.rms_norm import rms_norm    # its twin: any device, no Triton
+
+`errors` holds what the ops raise.
+"""
+
+__all__ = [
+    "errors",
+    "paged_decode_attention",
+    "paged_prefill_attention",
+    "reference",
+    "reshape_and_cache",
+    "rms_norm",
+    "rotary_embedding",
+    "silu_and_mul",
+]

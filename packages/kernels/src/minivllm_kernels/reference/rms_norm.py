@@ -1,0 +1,53 @@
+"""Twins of `minivllm_kernels.rms_norm`."""
+
+import torch
+
+from minivllm_kernels.tensor_checks import require_dtype, require_shape
+
+
+def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    """Divide each row by its root mean square, then scale by `weight` (Zhang and Sennrich, 2019).
+
+    The row is normalized in float32 and rounded to the dtype of `x` before it meets `weight`, as in Hugging
+    Face's Llama.
+
+    Args:
+        x: `[..., H]`.
+        weight: `[H]`, dtype of `x`.
+        eps: added to the mean square.
+
+    Returns:
+        `[..., H]` in the dtype of `x`.
+
+    Raises:
+        InvalidTensor: `weight` does not fit `x`.
+    """
+    require_shape("weight", weight, (x.shape[-1],))
+    require_dtype("weight", weight, x.dtype)
+    wide = x.float()
+    normed = wide * torch.rsqrt(wide.square().mean(dim=-1, keepdim=True) + eps)
+    return normed.to(x.dtype) * weight
+
+
+def fused_add_rms_norm(
+    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Add `x` to the residual stream and normalize the sum.
+
+    Args:
+        x: `[..., H]`.
+        residual: `[..., H]`, dtype of `x`.
+        weight: `[H]`, dtype of `x`.
+        eps: added to the mean square.
+
+    Returns:
+        `(normed, new_residual)`, both `[..., H]`; `new_residual` is the sum, rounded to the dtype of `x` before
+        it is normalized. The arguments are not changed.
+
+    Raises:
+        InvalidTensor: `residual` or `weight` does not fit `x`.
+    """
+    require_shape("residual", residual, tuple(x.shape))
+    require_dtype("residual", residual, x.dtype)
+    new_residual = x + residual
+    return rms_norm(new_residual, weight, eps), new_residual

@@ -1,0 +1,25 @@
+"""Twin of `minivllm_kernels.silu_and_mul`."""
+
+import torch
+
+from minivllm_kernels.errors import InvalidTensor
+from minivllm_kernels.tensor_checks import require_ndim
+
+
+def silu_and_mul(x: torch.Tensor) -> torch.Tensor:
+    """Gate the second half of each row with the SiLU of its first half (SwiGLU; Shazeer, 2020).
+
+    Args:
+        x: `[T, 2I]`: gate, then up.
+
+    Returns:
+        `[T, I]` in the dtype of `x`; the SiLU is computed in float32 and rounded to that dtype, then multiplied.
+
+    Raises:
+        InvalidTensor: `x` has not two dimensions or its rows cannot be halved.
+    """
+    require_ndim("x", x, 2)
+    if x.shape[1] % 2:
+        raise InvalidTensor(f"x has rows of {x.shape[1]} elements, expected an even number")
+    gate, up = x.chunk(2, dim=-1)
+    return torch.nn.functional.silu(gate) * up

@@ -1,0 +1,63 @@
+"""What the ops require of their arguments, checked on the host without reading a tensor's data."""
+
+import torch
+
+from minivllm_kernels.errors import InvalidTensor
+
+
+def require_shape(name: str, tensor: torch.Tensor, expected: tuple[int, ...]) -> None:
+    """Raise `InvalidTensor` unless `tensor` has exactly the shape `expected`."""
+    if tensor.shape != expected:
+        raise InvalidTensor(f"{name} has shape {tuple(tensor.shape)}, expected {expected}")
+
+
+def require_ndim(name: str, tensor: torch.Tensor, ndim: int) -> None:
+    """Raise `InvalidTensor` unless `tensor` has `ndim` dimensions."""
+    if tensor.ndim != ndim:
+        raise InvalidTensor(f"{name} has shape {tuple(tensor.shape)}, expected {ndim} dimensions")
+
+
+def require_dtype(name: str, tensor: torch.Tensor, *allowed: torch.dtype) -> None:
+    """Raise `InvalidTensor` unless the dtype of `tensor` is one of `allowed`."""
+    if tensor.dtype not in allowed:
+        raise InvalidTensor(f"{name} has dtype {tensor.dtype}, expected {' or '.join(map(str, allowed))}")
+
+
+def require_dense_rows(name: str, tensor: torch.Tensor) -> None:
+    """Raise `InvalidTensor` unless the last dimension of `tensor` is contiguous; outer strides are free."""
+    if tensor.stride(-1) != 1:
+        raise InvalidTensor(f"{name} has stride {tensor.stride(-1)} in its last dimension, expected 1")
+
+
+def require_kv_cache(key_cache: torch.Tensor, value_cache: torch.Tensor) -> None:
+    """Raise `InvalidTensor` unless both are `[num_blocks, Hkv, block_size, D]` of one dtype and layout."""
+    require_ndim("key_cache", key_cache, 4)
+    require_shape("value_cache", value_cache, tuple(key_cache.shape))
+    require_dtype("value_cache", value_cache, key_cache.dtype)
+    require_dense_rows("key_cache", key_cache)
+    if value_cache.stride() != key_cache.stride():
+        raise InvalidTensor(f"value_cache has strides {value_cache.stride()}, expected {key_cache.stride()}")
+
+
+def require_paged_attention(
+    query: torch.Tensor,
+    key_cache: torch.Tensor,
+    value_cache: torch.Tensor,
+    block_tables: torch.Tensor,
+    context_lens: torch.Tensor,
+) -> None:
+    """Raise `InvalidTensor` unless the arguments that prefill and decode attention share fit each other."""
+    require_kv_cache(key_cache, value_cache)
+    require_ndim("query", query, 3)
+    require_dtype("query", query, key_cache.dtype)
+    require_dense_rows("query", query)
+    _, num_kv_heads, _, head_dim = key_cache.shape
+    if query.shape[2] != head_dim:
+        raise InvalidTensor(f"query has head_dim {query.shape[2]}, the cache has {head_dim}")
+    if query.shape[1] % num_kv_heads:
+        raise InvalidTensor(f"query has {query.shape[1]} heads, not a multiple of {num_kv_heads} KV heads")
+    require_ndim("block_tables", block_tables, 2)
+    require_dtype("block_tables", block_tables, torch.int32)
+    require_dense_rows("block_tables", block_tables)
+    require_shape("context_lens", context_lens, (block_tables.shape[0],))
+    require_dtype("context_lens", context_lens, torch.int32)
