@@ -1,0 +1,150 @@
+"""The command line `minivllm-bench`."""
+
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from minivllm_bench.engines.interface import Engine, EngineSettings
+from minivllm_bench.engines.registry import check_engine_name, open_engine
+from minivllm_bench.errors import BenchError, InvalidSetting
+from minivllm_bench.machine import read_machine
+from minivllm_bench.offline import Measurement, measure
+from minivllm_bench.placement import DeviceChoice, DTypeChoice, default_threads, resolve_device, resolve_dtype
+from minivllm_bench.report import RunSettings, to_json, to_table
+from minivllm_bench.workloads import Workload, find_workload
+
+USAGE_ERROR = 2
+FAILURE = 1
+INTERRUPTED = 130
+
+app = typer.Typer(add_completion=False, no_args_is_help=True)
+
+
+@app.callback()
+def bench() -> None:
+    """Measure minivllm against its peers."""
+
+
+@app.command()
+def offline(
+    *,
+    engines: Annotated[
+        str, typer.Option(help="Comma-separated: minivllm, hf, vllm. The first is compared.")
+    ] = ("minivllm,hf"),
+    workloads: Annotated[
+        str, typer.Option(help="Comma-separated: decode_bN, seed_8x32, prefill_64x1024, offline_256.")
+    ] = "decode_b1,decode_b8,decode_b32",
+    model: Annotated[str, typer.Option(help="smollm2, a folder, a .gguf file or a hub id.")] = "smollm2",
+    dtype: Annotated[DTypeChoice, typer.Option(help="The same for every engine.")] = "auto",
+    device: Annotated[DeviceChoice, typer.Option(help="The same for every engine.")] = "auto",
+    input_len: Annotated[
+        int | None, typer.Option(min=1, help="Prompt tokens, in place of the workload's.")
+    ] = None,
+    output_len: Annotated[
+        int | None, typer.Option(min=1, help="Output tokens, in place of the workload's.")
+    ] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Timed runs per engine and workload.")] = 3,
+    seed: Annotated[int, typer.Option(help="Of the random prompts.")] = 0,
+    num_threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
+    vllm_python: Annotated[Path | None, typer.Option(help="Python of an environment with vLLM.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures to this file.")] = None,
+) -> None:
+    """Generate whole batches with each engine in turns and compare tokens per second."""
+    names = _engine_names(engines)
+    chosen = _workloads(workloads, input_len, output_len)
+    if json_file is not None and not json_file.parent.is_dir():
+        raise InvalidSetting(f"no folder {json_file.parent} for --json")
+    target = resolve_device(device)
+    threads = num_threads or default_threads()
+    settings = EngineSettings(
+        model=model,
+        dtype=resolve_dtype(dtype, target),
+        device=target,
+        torch_threads=threads,
+        num_threads=num_threads,
+        vllm_python=vllm_python,
+    )
+    machine = read_machine()
+    measurements = _measure(names, chosen, settings, repeats, seed)
+    shared = RunSettings(
+        model=model,
+        dtype=settings.dtype,
+        device=settings.device,
+        torch_threads=threads,
+        num_threads=num_threads,
+        repeats=repeats,
+        seed=seed,
+        input_len=input_len,
+        output_len=output_len,
+    )
+    Console().print(to_table(measurements, machine, shared))
+    if json_file is not None:
+        json_file.write_text(to_json(measurements, machine, shared))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; a failure is one line on stderr.
+
+    Args:
+        arguments: In place of the process's own.
+
+    Returns:
+        The exit status: 0, 1 for a failure, 2 for a bad value, 130 when interrupted.
+    """
+    try:
+        status = app(None if arguments is None else list(arguments), standalone_mode=False)
+    except InvalidSetting as error:
+        return _complain(str(error), USAGE_ERROR)
+    except typer.TyperException as error:
+        return _complain(error.format_message(), error.exit_code)
+    except (BenchError, OSError) as error:
+        return _complain(str(error), FAILURE)
+    except (KeyboardInterrupt, typer.Abort):
+        return _complain("interrupted", INTERRUPTED)
+    return status if isinstance(status, int) else 0
+
+
+def _complain(message: str, status: int) -> int:
+    print(f"minivllm-bench: {' '.join(message.split())}", file=sys.stderr)
+    return status
+
+
+def _engine_names(text: str) -> tuple[str, ...]:
+    names = _split(text, "engine")
+    for name in names:
+        check_engine_name(name)
+    return names
+
+
+def _workloads(text: str, input_len: int | None, output_len: int | None) -> tuple[Workload, ...]:
+    names = _split(text, "workload")
+    return tuple(find_workload(name).resized(input_len=input_len, output_len=output_len) for name in names)
+
+
+def _split(text: str, kind: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    for name in names:
+        if not name:
+            raise InvalidSetting(f"an empty {kind} name in {text!r}")
+        if names.count(name) > 1:
+            raise InvalidSetting(f"{kind} {name} is named twice")
+    return names
+
+
+def _measure(
+    names: Sequence[str], workloads: Sequence[Workload], settings: EngineSettings, repeats: int, seed: int
+) -> tuple[Measurement, ...]:
+    """Open the engines, measure, close them; a status line on stderr says what goes on."""
+    console = Console(stderr=True)
+    with ExitStack() as opened, console.status("") as status:
+        engines: dict[str, Engine] = {}
+        for name in names:
+            status.update(f"loading {settings.model} into {name}")
+            engines[name] = open_engine(name, settings)
+            opened.callback(engines[name].close)
+        return measure(engines, workloads, repeats=repeats, seed=seed, announce=status.update)

@@ -1,0 +1,114 @@
+"""Hugging Face `generate`: the whole batch at once, left padded, with KV cache and fused attention."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+
+from minivllm_bench.engines.interface import Completion, DType, EngineSettings, TimedRun
+from minivllm_bench.engines.model_source import ModelSource, find_model
+from minivllm_bench.errors import EngineFailed
+from minivllm_bench.workloads import BenchRequest
+
+PAD_ID = 0
+"""Masked wherever it stands for padding, so any id would do."""
+
+
+class HfEngine:
+    """`transformers` in its usual best form: sdpa attention, KV cache, inference mode, one static batch."""
+
+    def __init__(self, model: Any, tokenizer: Any, torch_threads: int) -> None:
+        self._model = model
+        self._tokenizer = tokenizer
+        self._torch_threads = torch_threads
+        # The checkpoint's own may name end-of-sequence ids or sampling; neither belongs in a benchmark.
+        model.generation_config = GenerationConfig(do_sample=False, use_cache=True, pad_token_id=PAD_ID)
+
+    @classmethod
+    def load(cls, settings: EngineSettings) -> Self:
+        """Read model and tokenizer.
+
+        Raises:
+            EngineFailed: the model is missing, damaged or unknown to transformers.
+        """
+        model, tokenizer = load_pretrained(find_model(settings.model), settings.dtype)
+        return cls(model.eval().to(settings.device), tokenizer, settings.torch_threads)
+
+    @property
+    def vocab_size(self) -> int:
+        """Rows of the embedding."""
+        return int(self._model.get_input_embeddings().num_embeddings)
+
+    def run(self, requests: Sequence[BenchRequest]) -> TimedRun:
+        """See `Engine.run`. The batch runs on until its longest request ends; surplus tokens are cut off."""
+        torch.set_num_threads(self._torch_threads)
+        started = time.perf_counter()
+        rows = self._generate(requests)
+        texts = self._tokenizer.batch_decode(rows, skip_special_tokens=True)
+        seconds = time.perf_counter() - started
+        completions = (Completion(tuple(ids), text) for ids, text in zip(rows, texts, strict=True))
+        return TimedRun(tuple(completions), seconds)
+
+    def close(self) -> None:
+        """Drop the weights."""
+        self._model = None
+
+    def _generate(self, requests: Sequence[BenchRequest]) -> list[list[int]]:
+        input_ids, attention_mask = left_pad([request.prompt_token_ids for request in requests], PAD_ID)
+        with torch.inference_mode():
+            output_ids = self._model.generate(
+                input_ids.to(self._model.device),
+                attention_mask=attention_mask.to(self._model.device),
+                max_new_tokens=max(request.output_len for request in requests),
+            )
+        new_ids = output_ids[:, input_ids.shape[1] :].tolist()
+        return [ids[: request.output_len] for ids, request in zip(new_ids, requests, strict=True)]
+
+
+def load_pretrained(source: ModelSource, dtype: DType) -> tuple[Any, Any]:
+    """Model and tokenizer as transformers loads them.
+
+    Raises:
+        EngineFailed: the model is missing, damaged or unknown to transformers.
+    """
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source.location, gguf_file=source.gguf_file)
+        model = AutoModelForCausalLM.from_pretrained(
+            source.location,
+            gguf_file=source.gguf_file,
+            dtype=getattr(torch, dtype),
+            attn_implementation="sdpa",
+        )
+    except (OSError, ValueError, KeyError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise EngineFailed(f"hf cannot load {source.gguf_file or source.location}: {reason}") from error
+    return model, tokenizer
+
+
+def save_folder(source: ModelSource, dtype: DType, folder: Path) -> None:
+    """Write `source` as a Hugging Face folder, for engines that read no GGUF.
+
+    Raises:
+        EngineFailed: the model is missing, damaged or unknown to transformers.
+    """
+    for part in load_pretrained(source, dtype):
+        part.save_pretrained(folder)
+
+
+def left_pad(prompts: Sequence[Sequence[int]], pad_id: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Prompts as one rectangle, aligned at the right, where generation goes on.
+
+    Args:
+        prompts: B prompts of at least one id each.
+        pad_id: Fills the room on the left.
+
+    Returns:
+        (input_ids, attention_mask): int64 [B, W] on the CPU, W the longest prompt; the mask is 1 on real ids.
+    """
+    width = max(len(prompt) for prompt in prompts)
+    input_ids = torch.tensor([[pad_id] * (width - len(prompt)) + list(prompt) for prompt in prompts])
+    attention_mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts])
+    return input_ids, attention_mask

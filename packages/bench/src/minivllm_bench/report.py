@@ -1,0 +1,180 @@
+"""Measurements as a table for people and as JSON for programs."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table
+
+from minivllm_bench.machine import MachineFacts
+from minivllm_bench.offline import Measurement
+
+SCHEMA = 1
+"""Raised when a field of the JSON changes its meaning or goes away."""
+REPEATS_THAT_COUNT = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """What all rows of a report have in common.
+
+    Attributes:
+        model: As given on the command line.
+        dtype: Resolved, never "auto".
+        device: Resolved, never "auto".
+        torch_threads: CPU threads of the engines inside the process.
+        num_threads: CPU threads that were asked for; None if each engine outside it chose for itself.
+        repeats: Timed runs per engine and workload.
+        seed: Of the prompts.
+        input_len: Prompt length that replaced the workloads' own; None if none did.
+        output_len: Output length that replaced the workloads' own; None if none did.
+    """
+
+    model: str
+    dtype: str
+    device: str
+    torch_threads: int
+    num_threads: int | None
+    repeats: int
+    seed: int
+    input_len: int | None
+    output_len: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One engine on one workload, as it stands in the JSON.
+
+    Attributes:
+        output_tokens_per_s: Median over the repeats.
+        input_tokens_per_s: Median over the repeats; prompt tokens over the time of the whole run.
+        seconds: Median time of a repeat.
+        seconds_min, seconds_max: Fastest and slowest repeat.
+        spread: (seconds_max - seconds_min) / seconds.
+    """
+
+    engine: str
+    workload: str
+    model: str
+    dtype: str
+    device: str
+    output_tokens_per_s: float
+    input_tokens_per_s: float
+    seconds: float
+    seconds_min: float
+    seconds_max: float
+    spread: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """How many times faster the first engine of a run is than a peer, on one workload of the same run.
+
+    Attributes:
+        ratio: Output tokens per second of `engine` over those of `peer`; above 1, `engine` is faster.
+    """
+
+    workload: str
+    engine: str
+    peer: str
+    ratio: float
+
+
+def make_row(measurement: Measurement, settings: RunSettings) -> Row:
+    """The row of one measurement."""
+    return Row(
+        engine=measurement.engine,
+        workload=measurement.workload,
+        model=settings.model,
+        dtype=settings.dtype,
+        device=settings.device,
+        output_tokens_per_s=measurement.output_tokens_per_s,
+        input_tokens_per_s=measurement.input_tokens_per_s,
+        seconds=measurement.median_seconds,
+        seconds_min=min(measurement.seconds),
+        seconds_max=max(measurement.seconds),
+        spread=measurement.spread,
+    )
+
+
+def ratios(measurements: Sequence[Measurement]) -> tuple[Ratio, ...]:
+    """The first engine of each workload against every other one of that workload."""
+    first: dict[str, Measurement] = {}
+    found: list[Ratio] = []
+    for peer in measurements:
+        ours = first.setdefault(peer.workload, peer)
+        if ours is not peer:
+            ratio = ours.output_tokens_per_s / peer.output_tokens_per_s
+            found.append(Ratio(peer.workload, ours.engine, peer.engine, ratio))
+    return tuple(found)
+
+
+def reservations(machine: MachineFacts, settings: RunSettings) -> tuple[str, ...]:
+    """Why the figures of a run do not count; empty if they do."""
+    found: list[str] = []
+    if machine.git_commit is None:
+        found.append("not run from a checkout")
+    if machine.git_dirty:
+        found.append("the checkout has uncommitted changes")
+    if settings.repeats < REPEATS_THAT_COUNT:
+        found.append(f"{settings.repeats} of at least {REPEATS_THAT_COUNT} repeats")
+    return tuple(found)
+
+
+def to_json(measurements: Sequence[Measurement], machine: MachineFacts, settings: RunSettings) -> str:
+    """The report as an indented JSON object: schema, machine, settings, reservations, rows, ratios."""
+    report: dict[str, Any] = {
+        "schema": SCHEMA,
+        "machine": dataclasses.asdict(machine),
+        "settings": dataclasses.asdict(settings),
+        "reservations": reservations(machine, settings),
+        "rows": [dataclasses.asdict(make_row(measurement, settings)) for measurement in measurements],
+        "ratios": [dataclasses.asdict(ratio) for ratio in ratios(measurements)],
+    }
+    return json.dumps(report, indent=2) + "\n"
+
+
+def to_table(measurements: Sequence[Measurement], machine: MachineFacts, settings: RunSettings) -> Table:
+    """The report as a table: a section per workload, the ratio beside each peer."""
+    first = measurements[0].engine
+    table = Table(title=_title(settings), caption=_caption(machine, settings), caption_justify="left")
+    for heading in ("workload", "engine"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("output tok/s", "input tok/s", "seconds", "spread", f"{first} is"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    by_peer = {(ratio.workload, ratio.peer): f"{ratio.ratio:.2f}x as fast" for ratio in ratios(measurements)}
+    shown: str | None = None
+    for measurement in measurements:
+        if shown not in (None, measurement.workload):
+            table.add_section()
+        table.add_row(
+            "" if measurement.workload == shown else measurement.workload,
+            measurement.engine,
+            f"{measurement.output_tokens_per_s:,.1f}",
+            f"{measurement.input_tokens_per_s:,.1f}",
+            f"{measurement.median_seconds:.3f}",
+            f"{measurement.spread:.1%}",
+            by_peer.get((measurement.workload, measurement.engine), ""),
+        )
+        shown = measurement.workload
+    return table
+
+
+def _title(settings: RunSettings) -> str:
+    parts = [settings.model, settings.dtype, settings.device, f"{settings.torch_threads} threads"]
+    parts += [
+        f"{name} {length}"
+        for name, length in (("in", settings.input_len), ("out", settings.output_len))
+        if length
+    ]
+    return f"{', '.join(parts)}; median of {settings.repeats}"
+
+
+def _caption(machine: MachineFacts, settings: RunSettings) -> str:
+    where = f"{machine.cpu_model}, {machine.num_cpus} CPUs"
+    gpus = "".join(f", {name}" for name in machine.gpus)
+    commit = f"commit {machine.git_commit[:12]}" if machine.git_commit else "no commit"
+    doubts = "".join(f"\nThese figures do not count: {reason}." for reason in reservations(machine, settings))
+    return f"{where}{gpus}, {commit}{doubts}"
