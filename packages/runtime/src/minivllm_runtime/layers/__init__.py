@@ -1,0 +1,1 @@
+"""Building blocks of a decoder, each for CPU and CUDA tensors."""

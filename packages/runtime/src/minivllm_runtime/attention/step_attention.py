@@ -1,0 +1,57 @@
+"""What a model sees of attention, and what an implementation is built from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class KVCache:
+    """K and V of one layer: each [num_blocks + 1, Hkv, block_size, D]; the last block belongs to padding."""
+
+    key: Tensor
+    value: Tensor
+
+    @property
+    def block_size(self) -> int:
+        """Tokens per block."""
+        return self.key.shape[2]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLayout:
+    """Where the tokens of one step lie, R rows with T tokens in all.
+
+    Attributes:
+        query_lens: Tokens of each row in this step, on the host.
+        context_lens: Tokens of each row once this step is written (earlier ones + query_lens), on the host.
+        query_start_loc: [R + 1] int32; row r owns tokens query_start_loc[r] up to query_start_loc[r + 1].
+        context_lens_device: [R] int32, context_lens on the device.
+        block_tables: [R, M] int32; entries past ceil(context / block_size) are undefined.
+        slot_mapping: [T] int64; block id · block_size + offset, where each token's K and V go.
+    """
+
+    query_lens: Sequence[int]
+    context_lens: Sequence[int]
+    query_start_loc: Tensor
+    context_lens_device: Tensor
+    block_tables: Tensor
+    slot_mapping: Tensor
+
+
+class StepAttention(Protocol):
+    """Causal attention for the tokens of one step, planned once and used by every layer."""
+
+    def attend(self, layer_index: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """Write key and value [T, Hkv, D] to the layer's cache, then attend query [T, Hq, D]: [T, Hq, D]."""
+        ...
+
+
+class AttentionBackend(Protocol):
+    """Plans the attention of a step over the caches it was built with."""
+
+    def plan(self, layout: BatchLayout) -> StepAttention:
+        """Prepare everything that is the same for all layers."""
+        ...

@@ -1,0 +1,135 @@
+"""The engine itself: scheduler, step loop and model runner behind one call per step. It knows token ids only."""
+
+import logging
+import time
+from collections.abc import Sequence
+
+from minivllm_runtime.engine.messages import (
+    AbortRequest,
+    Accepted,
+    AddRequests,
+    Command,
+    EngineRequest,
+    EngineStats,
+    Refused,
+    StepOutput,
+    TokenOutput,
+)
+from minivllm_runtime.worker.model_runner import ModelRunner
+from minivllm_scheduler import (
+    FinishReason,
+    QueueFull,
+    Request,
+    RequestUpdate,
+    Scheduler,
+    SchedulerError,
+    StepLoop,
+)
+
+_log = logging.getLogger(__name__)
+
+
+class EngineCore:
+    """Runs requests to their end, one `step` at a time.
+
+    An exception in a step ends the requests of the steps in flight and the engine goes on, unless a self-test of the
+    device fails as well: then the engine is dead, and `fatal_error` says why.
+    """
+
+    def __init__(self, scheduler: Scheduler, runner: ModelRunner, *, run_ahead: bool) -> None:
+        self._scheduler = scheduler
+        self._runner = runner
+        self._loop = StepLoop(scheduler, runner, run_ahead=run_ahead)
+        self._num_steps = 0
+        self.fatal_error: str | None = None
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether a step would have anything to do."""
+        return self._scheduler.has_requests
+
+    def step(self, commands: Sequence[Command]) -> StepOutput:
+        """Carry out the commands, then run one pass of the step loop."""
+        answers = tuple(answer for command in commands if (answer := self._execute(command)) is not None)
+        tokens: tuple[TokenOutput, ...] = ()
+        if self._scheduler.has_requests and self.fatal_error is None:
+            tokens = self._run_step()
+        return StepOutput(answers, tokens, self.stats())
+
+    def stats(self) -> EngineStats:
+        """Gauges and counters at this moment."""
+        stats = self._scheduler.stats()
+        kv = stats.kv
+        return EngineStats(
+            num_running=stats.num_running,
+            num_waiting=stats.num_waiting,
+            num_preemptions=stats.num_preemptions,
+            num_blocks=kv.num_blocks,
+            num_blocks_in_use=kv.in_use,
+            num_blocks_allocatable=kv.unused + kv.idle_cached,
+            prefix_queries_tokens=kv.queries,
+            prefix_hits_tokens=kv.hits,
+            num_steps=self._num_steps,
+        )
+
+    def _execute(self, command: Command) -> Accepted | Refused | None:
+        match command:
+            case AddRequests(batch_id, requests):
+                return self._add(batch_id, requests)
+            case AbortRequest(request_id):
+                if self._scheduler.abort(request_id, time.monotonic()):
+                    self._runner.remove_request(request_id)
+                return None
+
+    def _add(self, batch_id: str, requests: tuple[EngineRequest, ...]) -> Accepted | Refused:
+        try:
+            self._scheduler.add([_scheduler_request(request) for request in requests], time.monotonic())
+        except QueueFull as error:
+            return Refused(batch_id, str(error), queue_full=True)
+        except SchedulerError as error:
+            return Refused(batch_id, str(error), queue_full=False)
+        for request in requests:
+            self._runner.add_request(request)
+        return Accepted(batch_id)
+
+    def _run_step(self) -> tuple[TokenOutput, ...]:
+        try:
+            updates = self._loop.step(time.monotonic())
+        except Exception as error:
+            _log.exception("a step failed; its requests end")
+            return self._fail(error)
+        self._num_steps += 1
+        return tuple(self._token_output(update) for update in updates)
+
+    def _token_output(self, update: RequestUpdate) -> TokenOutput:
+        if update.finish_reason is not None:
+            self._runner.remove_request(update.request_id)
+        return TokenOutput(
+            update.request_id, update.token_ids, update.finish_reason, update.num_cached_tokens, error=None
+        )
+
+    def _fail(self, error: Exception) -> tuple[TokenOutput, ...]:
+        """End the requests of the steps in flight, then find out whether the fault was theirs or the device's."""
+        failed = self._loop.fail(time.monotonic())
+        self._runner.reset()
+        for request_id in failed:
+            self._runner.remove_request(request_id)
+        try:
+            self._runner.self_test()
+        except Exception as fatal:
+            _log.exception("the self-test failed too; the engine stops")
+            self.fatal_error = f"{type(fatal).__name__}: {fatal}"
+        message = f"{type(error).__name__}: {error}"
+        return tuple(TokenOutput(request_id, (), FinishReason.ERROR, 0, message) for request_id in failed)
+
+
+def _scheduler_request(request: EngineRequest) -> Request:
+    return Request(
+        request_id=request.request_id,
+        prompt_token_ids=request.prompt_token_ids,
+        max_tokens=request.max_tokens,
+        stop_token_ids=request.stop_token_ids,
+        priority=request.priority,
+        cache_salt=request.cache_salt,
+        group=request.group,
+    )

@@ -1,0 +1,38 @@
+"""Grouped-query self-attention over the paged KV cache."""
+
+import torch
+import torch
+from torch import Tensor, nn
+
+from minivllm_runtime.attention.step_attention import StepAttention
+from minivllm_runtime.layers.linear import Linear
+from minivllm_runtime.layers.norm import RMSNorm
+from minivllm_runtime.layers.rotary import RotaryTables, rotate
+from minivllm_runtime.models.model_config import ModelConfig
+
+
+class SelfAttention(nn.Module):
+    """One layer's projections, rotation and attention. q, k and v are one product."""
+
+    def __init__(self, config: ModelConfig, layer_index: int) -> None:
+        super().__init__()
+        self.layer_index = layer_index
+        self.num_heads, self.num_kv_heads, self.head_dim = config.num_heads, config.num_kv_heads, config.head_dim
+        all_heads = config.num_heads + 2 * config.num_kv_heads
+        self.qkv_proj = Linear(config.hidden_size, all_heads * config.head_dim, bias=config.attention_bias)
+        self.o_proj = Linear(
+            config.num_heads * config.head_dim, config.hidden_size, bias=config.attention_output_bias
+        )
+        self.q_norm = RMSNorm(config.head_dim, config.rms_norm_eps) if config.qk_norm else None
+        self.k_norm = RMSNorm(config.head_dim, config.rms_norm_eps) if config.qk_norm else None
+
+    def forward(self, x: Tensor, residual: Tensor, rotary: RotaryTables, attention: StepAttention) -> Tensor:
+        """Return residual [T, H] + attention(x [T, H]); writes this layer's K and V of the T tokens to the cache."""
+        heads = self.qkv_proj(x).view(x.shape[0], -1, self.head_dim)
+        query_key, value = heads.split((self.num_heads + self.num_kv_heads, self.num_kv_heads), dim=1)
+        if self.q_norm is not None and self.k_norm is not None:
+            query, key = query_key.split((self.num_heads, self.num_kv_heads), dim=1)
+            query_key = torch.cat((self.q_norm(query), self.k_norm(key)), dim=1)
+        query, key = rotate(query_key, self.num_heads, rotary)
+        attended = attention.attend(self.layer_index, query, key, value)
+        return self.o_proj.add_to(attended.view(x.shape[0], -1), residual)

@@ -1,0 +1,81 @@
+"""Copies a checkpoint's tensors into a decoder's fused parameters, and refuses whatever does not match exactly."""
+
+import re
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+
+from minivllm_runtime.errors import ModelLoadError
+from minivllm_runtime.models.decoder import Decoder
+from minivllm_runtime.models.model_config import ModelConfig
+
+_HEAD = "lm_head.weight"
+_EMBEDDING = "model.embed_tokens.weight"
+_BUFFERS = re.compile(r"\.rotary_emb\.inv_freq$")
+"""Tensors that old checkpoints hold although they follow from the config."""
+
+
+def load_weights(
+    model: Decoder, tensors: Iterable[tuple[str, Tensor]], *, on_tensor: Callable[[], None] | None = None
+) -> None:
+    """Fill `model` from (Hugging Face name, tensor) pairs; `on_tensor` is called after each.
+
+    Raises:
+        ModelLoadError: a tensor is unexpected, has the wrong shape or is missing. A redundant head beside a tied
+            embedding is skipped.
+    """
+    targets = _targets(model)
+    for name, tensor in tensors:
+        if on_tensor is not None:
+            on_tensor()
+        if _BUFFERS.search(name) or (name == _HEAD and model.config.tie_word_embeddings):
+            continue
+        target = targets.pop(name, None)
+        if target is None:
+            raise ModelLoadError(f"unexpected tensor {name!r} in the checkpoint")
+        if target.shape != tensor.shape:
+            raise ModelLoadError(f"tensor {name!r} has shape {list(tensor.shape)}, expected {list(target.shape)}")
+        target.copy_(tensor)
+    if targets:
+        missing = sorted(targets)
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise ModelLoadError(f"missing from the checkpoint: {', '.join(missing[:3])}{more}")
+
+
+def dummy_weights(model: Decoder, seed: int = 0) -> None:
+    """Fill `model` with small random weights (norms near one), to measure shapes that have no checkpoint at hand."""
+    for index, (name, target) in enumerate(sorted(_targets(model).items())):
+        generator = torch.Generator(target.device).manual_seed(seed + index)
+        target.normal_(1.0 if "norm" in name else 0.0, 0.02, generator=generator)
+
+
+def _targets(model: Decoder) -> dict[str, Tensor]:
+    """Map each Hugging Face name to the part of a parameter that it fills."""
+    parameters = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    targets: dict[str, Tensor] = {}
+    for name, parameter in parameters.items():
+        if name == "embed_tokens":
+            targets[_EMBEDDING] = parameter
+        elif name.startswith("lm_head."):
+            targets[name] = parameter
+        else:
+            targets.update(_parts(f"model.{name}", parameter, model.config))
+    if model.config.tie_word_embeddings:
+        targets.pop(_HEAD, None)
+    return targets
+
+
+def _parts(name: str, parameter: Tensor, config: ModelConfig) -> dict[str, Tensor]:
+    """Split a fused parameter along its rows into the tensors that checkpoints hold."""
+    if ".qkv_proj." in name:
+        query, key_value = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+        sizes, parts = (query, key_value, key_value), ("q_proj", "k_proj", "v_proj")
+        fused = "qkv_proj"
+    elif ".gate_up_proj." in name:
+        sizes, parts = (config.intermediate_size, config.intermediate_size), ("gate_proj", "up_proj")
+        fused = "gate_up_proj"
+    else:
+        return {name: parameter}
+    pieces = parameter.split(sizes, dim=0)
+    return {name.replace(fused, part): piece for part, piece in zip(parts, pieces, strict=True)}

@@ -1,0 +1,71 @@
+"""The decoder-only transformer of the Llama family, Qwen2 and Qwen3 included.
+
+The families differ in what ModelConfig says (biases, q/k norms, tied head), not in structure. Names of modules follow
+Hugging Face checkpoints, with q/k/v and gate/up fused.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from minivllm_runtime.attention.step_attention import StepAttention
+from minivllm_runtime.layers.attention import SelfAttention
+from minivllm_runtime.layers.linear import Linear
+from minivllm_runtime.layers.mlp import GatedMLP
+from minivllm_runtime.layers.norm import RMSNorm
+from minivllm_runtime.layers.rotary import RotaryEmbedding, RotaryTables
+from minivllm_runtime.models.model_config import ModelConfig
+
+
+class DecoderLayer(nn.Module):
+    """Attention and feed-forward, each behind its norm and added to the residual stream."""
+
+    def __init__(self, config: ModelConfig, layer_index: int) -> None:
+        super().__init__()
+        self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.self_attn = SelfAttention(config, layer_index)
+        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.mlp = GatedMLP(config)
+
+    def forward(self, hidden: Tensor, rotary: RotaryTables, attention: StepAttention) -> Tensor:
+        """Map hidden [T, H] to the next layer's hidden [T, H]."""
+        hidden = self.self_attn(self.input_layernorm(hidden), hidden, rotary, attention)
+        return self.mlp(self.post_attention_layernorm(hidden), hidden)
+
+
+class Decoder(nn.Module):
+    """Embedding, layers, final norm and language-model head."""
+
+    def __init__(self, config: ModelConfig, max_positions: int) -> None:
+        super().__init__()
+        self.config = config
+        self.embed_tokens = nn.Parameter(torch.empty(config.vocab_size, config.hidden_size), requires_grad=False)
+        self.layers = nn.ModuleList(DecoderLayer(config, index) for index in range(config.num_layers))
+        self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.lm_head = Linear(config.hidden_size, config.vocab_size, bias=False)
+        if config.tie_word_embeddings:
+            self.lm_head.weight = self.embed_tokens
+        self.rotary = RotaryEmbedding(config, max_positions)
+
+    def forward(self, input_ids: Tensor, positions: Tensor, attention: StepAttention) -> Tensor:
+        """Final hidden states [T, H] of the step's tokens: input_ids [T] and positions [T], int64."""
+        hidden = functional.embedding(input_ids, self.embed_tokens)
+        rotary = self.rotary.select(positions, hidden.dtype)
+        for layer in self.layers:
+            hidden = layer(hidden, rotary, attention)
+        return hidden
+
+    def compute_logits(self, hidden: Tensor) -> Tensor:
+        """Logits [S, V] of the S rows that sample, from their final hidden states [S, H]."""
+        return self.lm_head(self.norm(hidden))
+
+    def linears(self) -> Iterator[Linear]:
+        """Every projection of the model, the head included."""
+        return (module for module in self.modules() if isinstance(module, Linear))
+
+    def pack(self) -> None:
+        """Lay every projection out for the device; call once, after the weights are loaded."""
+        for linear in self.linears():
+            linear.pack()
