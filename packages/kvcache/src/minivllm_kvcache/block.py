@@ -1,4 +1,4 @@
-"""One block of the KV cache as the allocator sees it: number, reference count, key, place in the free list."""
+"""A block of the KV cache as the allocator sees it: number, reference count, key, place in the free list."""
 
 
 class Block:

@@ -116,7 +116,7 @@ class KVCacheManager:
         if num_new < 0 or reserve < 0:
             raise InvalidArgument(f"num_new is {num_new} and reserve {reserve}, neither may be less than 0")
         hits = self._hit_blocks(keys) if use_cache else []
-        new = self._pool.allocate(-(-num_new // self._block_size), shared=hits, reserve=reserve)
+        new = self._pool.allocate(self._num_blocks_for(num_new), shared=hits, reserve=reserve)
         if new is None:
             return None
         num_cached_tokens = len(hits) * self._block_size
@@ -140,7 +140,7 @@ class KVCacheManager:
         table = self._holding(request_id).table
         if num_tokens <= table.capacity_tokens:
             return ()
-        new = self._pool.allocate(-(-num_tokens // self._block_size) - len(table))
+        new = self._pool.allocate(self._num_blocks_for(num_tokens) - len(table))
         if new is not None:
             table.extend(new)
         return new
@@ -175,9 +175,8 @@ class KVCacheManager:
             )
         num_full = num_written // self._block_size
         keys.key(num_full - 1)  # every key exists, or this raises, before the first block is offered
-        block_ids = holding.table.block_ids
         for index in range(num_committed // self._block_size, num_full):
-            self._pool.register(block_ids[index], keys.key(index))
+            self._pool.register(holding.table[index], keys.key(index))
         holding.num_committed_tokens = num_full * self._block_size
 
     def free(self, request_id: str) -> None:
@@ -230,6 +229,10 @@ class KVCacheManager:
             return self._holdings[request_id]
         except KeyError:
             raise UnknownRequest(request_id) from None
+
+    def _num_blocks_for(self, num_tokens: int) -> int:
+        """Returns ceil(num_tokens / block_size)."""
+        return -(-num_tokens // self._block_size)
 
     def _hit_blocks(self, keys: PrefixKeys) -> list[int]:
         """Returns the cached blocks of the longest prefix that leaves at least one known id to compute."""
