@@ -1,0 +1,165 @@
+"""From prompts and sampling parameters to requests that the engine can serve, or a refusal."""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from minivllm_runtime.engine.messages import EngineRequest
+from minivllm_runtime.engine.stop_tokens import named_stop_tokens
+from minivllm_runtime.errors import InvalidParameter
+from minivllm_runtime.sampling_params import SamplingParams
+
+if TYPE_CHECKING:
+    from minivllm_runtime.models.model_config import ModelConfig
+    from minivllm_runtime.tokenizer import Tokenizer
+
+SEED_RANGE = 2**64
+
+
+class InputProcessor:
+    """Turns text into ids and ids into engine requests; refuses what can never be served.
+
+    Args:
+        tokenizer: Encodes prompts; names end-of-sequence and special tokens.
+        model_config: Its `vocab_size`, the rows of the embedding, bounds every id.
+        max_model_len: Most tokens of one request, prompt and output together.
+        kv_capacity_tokens: Tokens the whole KV pool holds.
+    """
+
+    def __init__(
+        self, tokenizer: "Tokenizer", model_config: "ModelConfig", max_model_len: int, kv_capacity_tokens: int
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._vocab_size = model_config.vocab_size
+        self._max_model_len = max_model_len
+        # The last token of a request is never fed back, so it needs no place in the pool.
+        self._most_tokens = min(max_model_len, kv_capacity_tokens + 1)
+        if self._most_tokens == max_model_len:
+            self._limit = f"the context of {max_model_len} tokens"
+        else:
+            self._limit = f"the KV pool of {kv_capacity_tokens} tokens"
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Encodes a prompt as the model's tokenizer does, special tokens included.
+
+        Raises:
+            InvalidParameter: the text cannot fit (found without encoding it), has a lone surrogate, or gives
+                no ids.
+        """
+        try:
+            num_bytes = len(text.encode())
+        except UnicodeEncodeError as error:
+            code_point = ord(text[error.start])
+            raise InvalidParameter(
+                "prompt", f"the prompt has a lone surrogate (U+{code_point:04X}) at character {error.start}"
+            ) from None
+        limit_bytes = self._max_model_len * self._tokenizer.longest_token_bytes
+        if num_bytes > limit_bytes:
+            raise InvalidParameter(
+                "prompt",
+                f"a prompt of {num_bytes} bytes cannot fit the context of {self._max_model_len} tokens: "
+                f"that many tokens cover at most {limit_bytes} bytes",
+            )
+        return self._bos_if_empty(self._tokenizer.encode(text))
+
+    def make_requests(
+        self,
+        request_id: str,
+        prompts: Sequence[Sequence[int]],
+        params: SamplingParams,
+        *,
+        default_max_tokens: int | None = None,
+    ) -> tuple[EngineRequest, ...]:
+        """Makes the requests of one submission, prompt-major: all choices of the first prompt come first.
+
+        Args:
+            request_id: Unique inside the engine; the requests are called `{request_id}-{prompt}-{choice}`.
+            prompts: Token ids of each prompt; an empty one becomes the beginning-of-sequence token.
+            params: Applies to every prompt. Unseeded prompts get one random seed each.
+            default_max_tokens: Where `params.max_tokens` is None, generate at most this many tokens; None
+                generates all that there is room for.
+
+        Raises:
+            InvalidParameter: an id is outside the embedding, or prompt and max_tokens exceed context or pool.
+        """
+        stop_token_ids = self._stop_token_ids(params)
+        requests: list[EngineRequest] = []
+        for index, prompt in enumerate(prompts):
+            prompt_token_ids = self._bos_if_empty(prompt)
+            max_tokens = self._resolve_max_tokens(len(prompt_token_ids), params, default_max_tokens)
+            self._check_ids("prompt", prompt_token_ids)
+            leader = EngineRequest(
+                request_id=f"{request_id}-{index}-0",
+                prompt_token_ids=prompt_token_ids,
+                max_tokens=max_tokens,
+                min_tokens=params.min_tokens,
+                stop_token_ids=stop_token_ids,
+                temperature=float(params.temperature),
+                top_k=params.top_k if 0 < params.top_k < self._vocab_size else 0,
+                top_p=float(params.top_p),
+                min_p=float(params.min_p),
+                seed=secrets.randbits(64) if params.seed is None else params.seed % SEED_RANGE,
+                group=f"{request_id}-{index}" if params.n > 1 else None,
+                priority=params.priority,
+                cache_salt=params.cache_salt,
+            )
+            requests.append(leader)
+            requests += (
+                replace(leader, request_id=f"{request_id}-{index}-{choice}", choice=choice)
+                for choice in range(1, params.n)
+            )
+        return tuple(requests)
+
+    def _stop_token_ids(self, params: SamplingParams) -> frozenset[int]:
+        named = named_stop_tokens(params, self._tokenizer)
+        self._check_ids("stop_token_ids", tuple(named))
+        return (
+            frozenset(named)
+            if params.ignore_eos
+            else frozenset(named) | frozenset(self._tokenizer.eos_token_ids)
+        )
+
+    def _bos_if_empty(self, token_ids: Sequence[int]) -> tuple[int, ...]:
+        if token_ids:
+            return tuple(token_ids)
+        bos_token_id = self._tokenizer.bos_token_id
+        if bos_token_id is None:
+            raise InvalidParameter(
+                "prompt", "the prompt is empty and the tokenizer has no beginning-of-sequence token"
+            )
+        return (bos_token_id,)
+
+    def _check_ids(self, name: str, token_ids: Sequence[int]) -> None:
+        last = self._vocab_size - 1
+        for token_id in (min(token_ids, default=0), max(token_ids, default=0)):
+            if not 0 <= token_id <= last:
+                raise InvalidParameter(
+                    name, f"{name} has the token id {token_id}; the model's ids are 0 to {last}"
+                )
+
+    def _resolve_max_tokens(
+        self, num_prompt_tokens: int, params: SamplingParams, default_max_tokens: int | None
+    ) -> int:
+        """The number of tokens to generate; prompt and output are then known to fit."""
+        room = self._most_tokens - num_prompt_tokens
+        if room < 1:
+            raise InvalidParameter(
+                "prompt",
+                f"the prompt ({num_prompt_tokens} tokens) leaves no room to generate in {self._limit}",
+            )
+        if params.max_tokens is not None:
+            if params.max_tokens > room:
+                raise InvalidParameter(
+                    "max_tokens",
+                    f"the prompt ({num_prompt_tokens} tokens) and max_tokens ({params.max_tokens}) "
+                    f"exceed {self._limit}",
+                )
+            return params.max_tokens
+        max_tokens = room if default_max_tokens is None else min(default_max_tokens, room)
+        if params.min_tokens > max_tokens:
+            raise InvalidParameter(
+                "min_tokens",
+                f"min_tokens ({params.min_tokens}) is above the {max_tokens} tokens that can be generated",
+            )
+        return max_tokens
