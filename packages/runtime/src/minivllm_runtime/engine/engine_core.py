@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Sequence
 
+from minivllm_kvcache import KVCacheManager
 from minivllm_runtime.engine.messages import (
     AbortRequest,
     Accepted,
@@ -36,11 +37,13 @@ class EngineCore:
     device fails as well: then the engine is dead, and `fatal_error` says why.
     """
 
-    def __init__(self, scheduler: Scheduler, runner: ModelRunner, *, run_ahead: bool) -> None:
+    def __init__(
+        self, scheduler: Scheduler, kv_manager: KVCacheManager, runner: ModelRunner, *, run_ahead: bool
+    ) -> None:
         self._scheduler = scheduler
+        self._kv_manager = kv_manager
         self._runner = runner
         self._loop = StepLoop(scheduler, runner, run_ahead=run_ahead)
-        self._num_steps = 0
         self.fatal_error: str | None = None
 
     @property
@@ -58,18 +61,17 @@ class EngineCore:
 
     def stats(self) -> EngineStats:
         """Gauges and counters at this moment."""
-        stats = self._scheduler.stats()
-        kv = stats.kv
+        stats, kv = self._scheduler.stats(), self._kv_manager.stats()
         return EngineStats(
             num_running=stats.num_running,
             num_waiting=stats.num_waiting,
-            num_preemptions=stats.num_preemptions,
-            num_blocks=kv.num_blocks,
+            num_preemptions=stats.total_preempted,
+            num_blocks=self._kv_manager.num_blocks,
             num_blocks_in_use=kv.in_use,
-            num_blocks_allocatable=kv.unused + kv.idle_cached,
+            num_blocks_allocatable=kv.allocatable,
             prefix_queries_tokens=kv.queries,
             prefix_hits_tokens=kv.hits,
-            num_steps=self._num_steps,
+            num_steps=stats.total_steps,
         )
 
     def _execute(self, command: Command) -> Accepted | Refused | None:
@@ -98,7 +100,6 @@ class EngineCore:
         except Exception as error:
             _log.exception("a step failed; its requests end")
             return self._fail(error)
-        self._num_steps += 1
         return tuple(self._token_output(update) for update in updates)
 
     def _token_output(self, update: RequestUpdate) -> TokenOutput:

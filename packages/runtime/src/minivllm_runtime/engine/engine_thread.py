@@ -1,0 +1,68 @@
+"""An engine core in a thread of its own: commands go in, step outputs come out."""
+
+import logging
+import threading
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+
+from minivllm_runtime.engine.engine_core import EngineCore
+from minivllm_runtime.engine.messages import Command, StepOutput
+
+_log = logging.getLogger(__name__)
+
+
+class EngineThread:
+    """Steps the core while it has requests and sleeps while it has none.
+
+    Both callbacks run in the engine's thread. `on_death` is called once if the loop ends for any reason but `stop`:
+    a fatal error of the core, or an exception nobody expected.
+    """
+
+    def __init__(
+        self, core: EngineCore, on_output: Callable[[StepOutput], None], on_death: Callable[[str], None]
+    ) -> None:
+        self._core = core
+        self._on_output = on_output
+        self._on_death = on_death
+        self._commands: SimpleQueue[Command | None] = SimpleQueue()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="minivllm-engine", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def send(self, command: Command) -> None:
+        """Queue a command; it is carried out before the next step."""
+        self._commands.put(command)
+
+    def stop(self) -> None:
+        """End the loop after the current step and wait for the thread."""
+        self._stopping = True
+        self._commands.put(None)
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        reason = "the engine thread ended"
+        try:
+            while not self._stopping and self._core.fatal_error is None:
+                commands = self._take_commands(wait=not self._core.has_requests)
+                self._on_output(self._core.step(commands))
+            reason = self._core.fatal_error or reason
+        except BaseException as error:
+            _log.exception("the engine thread died")
+            reason = f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            if not self._stopping:
+                self._on_death(reason)
+
+    def _take_commands(self, *, wait: bool) -> list[Command]:
+        """Everything queued so far; with `wait`, at least one entry."""
+        taken = [self._commands.get()] if wait else []
+        try:
+            while True:
+                taken.append(self._commands.get_nowait())
+        except Empty:
+            return [command for command in taken if command is not None]
