@@ -195,7 +195,7 @@ class Scheduler:
             oldest_wait_s=self._now - min(arrivals, default=self._now),
             total_steps=self._num_steps,
             total_scheduled_tokens=self._num_scheduled_tokens,
-            total_preemptions=self._num_preemptions,
+            total_preempted=self._num_preemptions,
         )
 
     def check_invariants(self) -> None:

@@ -15,7 +15,7 @@ class SchedulerStats:
             call; 0 when none waits.
         total_steps: Steps scheduled.
         total_scheduled_tokens: Tokens in all their rows.
-        total_preemptions: Times a running request lost its blocks to another.
+        total_preempted: Times a running request lost its blocks to another.
     """
 
     num_running: int
@@ -24,4 +24,4 @@ class SchedulerStats:
     oldest_wait_s: float
     total_steps: int
     total_scheduled_tokens: int
-    total_preemptions: int
+    total_preempted: int
