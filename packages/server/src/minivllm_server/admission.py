@@ -1,0 +1,44 @@
+"""Which requests get in: all of them, until the server is told to stop."""
+
+import asyncio
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from minivllm_server.errors import error_response, unavailable
+
+
+class Admission:
+    """ASGI middleware that counts the open requests and, once closed, answers new ones with 503."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._num_open = 0
+        self._closed = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes a request on, or refuses it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if self._closed:
+            refusal = error_response(unavailable("the server is shutting down", code="shutting_down"))
+            await refusal(scope, receive, send)
+            return
+        self._num_open += 1
+        self._idle.clear()
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._num_open -= 1
+            if self._num_open == 0:
+                self._idle.set()
+
+    def close(self) -> None:
+        """Refuses every request from now on; open ones go on."""
+        self._closed = True
+
+    async def idle(self) -> None:
+        """Waits until no request is open."""
+        await self._idle.wait()

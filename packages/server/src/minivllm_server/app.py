@@ -1,0 +1,35 @@
+"""The FastAPI application: routes, error handlers and the state they share."""
+
+import time
+
+from fastapi import FastAPI
+from minivllm_runtime.engine.async_engine import AsyncEngine
+
+from minivllm_server.errors import install_error_handlers
+from minivllm_server.json_response import AsciiJSONResponse
+from minivllm_server.routes import completions, health, models, version
+from minivllm_server.serving import Serving
+from minivllm_server.settings import ServerSettings
+from minivllm_server.version import server_version
+
+
+def create_app(engine: AsyncEngine, settings: ServerSettings) -> FastAPI:
+    """Returns the application that answers with `engine`, which is started and stopped by the caller."""
+    app = FastAPI(
+        title="minivllm",
+        version=server_version(),
+        default_response_class=AsciiJSONResponse,
+        redirect_slashes=False,
+    )
+    app.state.serving = Serving(
+        engine=engine,
+        model_names=settings.model_names,
+        created=int(time.time()),
+        max_choices=settings.max_num_waiting,
+        max_body_bytes=settings.max_body_bytes,
+        write_timeout_s=settings.write_timeout_s,
+    )
+    for route in (completions, models, health, version):
+        app.include_router(route.router)
+    install_error_handlers(app)
+    return app

@@ -1,0 +1,131 @@
+"""The `minivllm` command."""
+
+import asyncio
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+
+from minivllm_runtime.errors import InvalidParameter, MinivllmError
+from minivllm_runtime.sampling_params import SamplingParams
+from minivllm_server.listener import AddressError, bind, url_of
+from minivllm_server.loading import describe_engine, load_engine
+from minivllm_server.options import OptionValue, given, with_options_of
+from minivllm_server.settings import ENV_PREFIX, EngineSettings, ServerSettings
+from minivllm_server.version import server_version
+from minivllm_server.violations import describe_violation
+
+USAGE_ERROR = 2
+FAILURE = 1
+
+app = typer.Typer(
+    help="minivllm: an LLM inference engine.",
+    epilog=f"Options of the engine and the server are also read from {ENV_PREFIX}<NAME>.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def main() -> None:
+    """Runs the command line."""
+    app()
+
+
+@app.callback(invoke_without_command=True)
+def show_version(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    """Handles options that are no command."""
+    if version:
+        print(f"minivllm {server_version()}")
+        raise typer.Exit
+
+
+@app.command()
+@with_options_of(ServerSettings)
+def serve(**options: OptionValue) -> None:
+    """Serve a model with the OpenAI API."""
+    with _one_line_errors():
+        settings = ServerSettings(**given(options))  # type: ignore[arg-type]  # strings, which the settings parse
+        engine_config = settings.engine_config()
+        listener = bind(settings.host, settings.port)
+        with listener, _web_stack_imported():
+            console = Console()
+            engine = load_engine(engine_config, console)
+            from minivllm_server.server import serve_engine
+
+            console.print(describe_engine(engine))
+            asyncio.run(
+                serve_engine(
+                    engine,
+                    listener,
+                    settings,
+                    on_ready=lambda _server: console.print(
+                        f"minivllm is ready at {url_of(listener)} (Ctrl-C stops it)"
+                    ),
+                )
+            )
+
+
+@app.command()
+@with_options_of(EngineSettings)
+def generate(
+    prompt: Annotated[str, typer.Argument(help="The text to continue.")],
+    chat: Annotated[
+        bool, typer.Option("--chat", help="Put the text into the model's chat template.")
+    ] = False,
+    max_tokens: Annotated[int, typer.Option(help="Most tokens to generate.")] = 64,
+    temperature: Annotated[float, typer.Option(help="0 takes the most probable token.")] = 0.0,
+    top_p: Annotated[float, typer.Option(help="Mass of the most probable tokens to draw from.")] = 1.0,
+    seed: Annotated[int | None, typer.Option(help="Equal seeds give equal texts.")] = None,
+    **options: OptionValue,
+) -> None:
+    """Continue a text in the terminal."""
+    with _one_line_errors():
+        params = SamplingParams(max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
+        settings = EngineSettings(**given(options))  # type: ignore[arg-type]  # strings, which the settings parse
+        engine = load_engine(settings.engine_config(), Console(stderr=True))
+        from minivllm_server.generate import generate_text
+
+        generated = asyncio.run(generate_text(engine, prompt, params, chat=chat, write=_write))
+        print(f"\n\n{generated.num_tokens} tokens, {generated.tokens_per_s:.1f} tokens/s")
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+@contextmanager
+def _web_stack_imported() -> Iterator[None]:
+    """Imports the web framework in a thread while the model is loaded, most of which needs no interpreter."""
+    importer = threading.Thread(target=import_module, args=("minivllm_server.server",), daemon=True)
+    importer.start()
+    yield
+
+
+@contextmanager
+def _one_line_errors() -> Iterator[None]:
+    """Turns what a user can mend into one line on stderr and an exit code."""
+    try:
+        yield
+    except ValidationError as error:
+        _fail("; ".join(describe_violation(v, v["loc"][:1]) for v in error.errors()), USAGE_ERROR)
+    except InvalidParameter as error:
+        _fail(str(error), USAGE_ERROR)
+    except (MinivllmError, AddressError) as error:
+        _fail(str(error), FAILURE)
+
+
+def _fail(message: str, exit_code: int) -> None:
+    one_line = " ".join(message.split())
+    print(f"minivllm: error: {one_line}", file=sys.stderr)
+    raise typer.Exit(exit_code)

@@ -1,0 +1,63 @@
+"""Reading a JSON body: bounded in size, strict in syntax."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+from pydantic_core import from_json
+
+from minivllm_server.errors import ApiError
+
+
+class JSONRequest(Request):
+    """A request whose body may have `max_body_bytes` of the serving state and must be strict JSON.
+
+    NaN, infinities and lone surrogates are refused, which `json.loads` lets through.
+    """
+
+    async def body(self) -> bytes:
+        """Returns the body.
+
+        Raises:
+            ApiError: 413; when the declared length is too large nothing is read.
+        """
+        limit: int = self.app.state.serving.max_body_bytes
+        declared = self.headers.get("content-length", "0")
+        if declared.isdecimal() and int(declared) > limit:
+            raise _too_large(limit)
+        body = bytearray()
+        async for chunk in self.stream():
+            body += chunk
+            if len(body) > limit:
+                raise _too_large(limit)
+        self._json_source = bytes(body)
+        return self._json_source
+
+    async def json(self) -> Any:
+        """Returns the parsed body.
+
+        Raises:
+            ApiError: 400, with the place of the first error.
+        """
+        try:
+            return from_json(self._json_source, allow_inf_nan=False, cache_strings=False)
+        except ValueError as error:
+            raise ApiError(400, f"the body is not valid JSON: {error}", code="invalid_json") from error
+
+
+class JSONRoute(APIRoute):
+    """A route whose body is read by `JSONRequest`."""
+
+    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
+        """Returns the handler with the request class replaced."""
+        handler = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            return await handler(JSONRequest(request.scope, request.receive))
+
+        return handle
+
+
+def _too_large(limit: int) -> ApiError:
+    return ApiError(413, f"the body is larger than the limit of {limit} bytes", code="body_too_large")

@@ -1,0 +1,51 @@
+"""Command line options made from settings: each setting is declared once, name, default and help included."""
+
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, get_origin
+
+import typer
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings
+
+OptionValue = str | bool | list[str] | None
+
+
+def with_options_of(settings: type[BaseSettings]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Returns a decorator that replaces a command's `**options` by one option per field of `settings`.
+
+    The options are plain strings (booleans: a pair of flags), so that `settings` validates flags and
+    environment variables alike. An option that was not given is None; `given` leaves it out.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command)
+        own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        options = [_parameter(name, field) for name, field in settings.model_fields.items()]
+        command.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
+        command.__annotations__ = {p.name: p.annotation for p in (*own, *options)}
+        return command
+
+    return decorate
+
+
+def given(options: dict[str, OptionValue]) -> dict[str, OptionValue]:
+    """Returns the options that were given on the command line."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
+    flag = f"--{name.replace('_', '-')}"
+    kind: Any = str | None
+    if field.annotation in (bool, bool | None):
+        kind, flag = bool | None, f"{flag}/--no-{flag[2:]}"
+    elif get_origin(field.annotation) is tuple:
+        kind = list[str] | None
+    option = typer.Option(flag, help=field.description, show_default=_default_text(field.default))
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option]
+    )
+
+
+def _default_text(default: Any) -> str | bool:
+    return False if default is None or default == () else str(default)

@@ -1,0 +1,1 @@
+"""The OpenAI wire protocol as pydantic models: what may be sent, what is answered."""

@@ -1,0 +1,33 @@
+"""The `x-request-id` header: a client's own id is echoed, others get a fresh one."""
+
+import uuid
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+HEADER = b"x-request-id"
+MAX_HEADER_BYTES = 256
+
+
+class RequestIdHeader:
+    """ASGI middleware that gives every response an `x-request-id`.
+
+    It is for the logs of clients and proxies and identifies nothing inside: two clients may send the same.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes a request on and adds the header to the response."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        given = next((value for name, value in scope["headers"] if name == HEADER), b"")
+        request_id = given[:MAX_HEADER_BYTES] or uuid.uuid4().hex.encode()
+
+        async def send_with_id(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message.get("headers", ()), (HEADER, request_id)]}
+            await send(message)
+
+        await self._app(scope, receive, send_with_id)

@@ -1,0 +1,110 @@
+"""Serving an engine over HTTP, from the bound socket to the graceful end."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+from types import FrameType
+
+import uvicorn
+from minivllm_runtime.engine.async_engine import AsyncEngine
+from starlette.types import ASGIApp
+
+from minivllm_server.admission import Admission
+from minivllm_server.app import create_app
+from minivllm_server.disconnect import CancelOnDisconnect
+from minivllm_server.request_id import RequestIdHeader
+from minivllm_server.settings import ServerSettings
+
+CLOSING_TIMEOUT_S = 5
+"""How long a connection may stay open after its request was ended."""
+
+
+class DrainingServer(uvicorn.Server):
+    """A uvicorn server that lets open requests finish before it stops.
+
+    The first SIGTERM or SIGINT closes admission: new requests get 503. When no request is open the server
+    stops; those that outlive the drain time-out end with an error, since the engine is shut down under them. A
+    second signal stops at once.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        *,
+        admission: Admission,
+        engine: AsyncEngine,
+        drain_timeout_s: float,
+        on_ready: Callable[["DrainingServer"], None],
+    ) -> None:
+        super().__init__(config)
+        self._admission = admission
+        self._engine = engine
+        self._drain_timeout_s = drain_timeout_s
+        self._on_ready = on_ready
+        self._draining: asyncio.Task[None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begins to listen."""
+        await super().startup(sockets)
+        self._on_ready(self)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002  # uvicorn's signature
+        """Handles a signal; unlike uvicorn, without raising it again in the end: a graceful stop succeeds."""
+        asyncio.get_running_loop().call_soon_threadsafe(self.stop)
+
+    def stop(self) -> None:
+        """Begins to drain; called again, ends now. Must run on the event loop."""
+        if self._draining is None:
+            self._draining = asyncio.create_task(self._drain())
+        else:
+            self.force_exit = self.should_exit = True
+
+    async def _drain(self) -> None:
+        self._admission.close()
+        try:
+            async with asyncio.timeout(self._drain_timeout_s):
+                await self._admission.idle()
+        except TimeoutError:
+            await self._engine.shutdown()
+        self.should_exit = True
+
+
+async def serve_engine(
+    engine: AsyncEngine,
+    listener: socket.socket,
+    settings: ServerSettings,
+    *,
+    on_ready: Callable[["DrainingServer"], None],
+) -> None:
+    """Starts `engine`, serves it on `listener` until a signal or `DrainingServer.stop`, and shuts it down.
+
+    Args:
+        engine: Loaded, not started.
+        listener: A bound socket.
+        settings: Limits and time-outs.
+        on_ready: Called with the server once it accepts connections.
+    """
+    await engine.start()
+    try:
+        admission = Admission(CancelOnDisconnect(create_app(engine, settings)))
+        app: ASGIApp = RequestIdHeader(admission)
+        config = uvicorn.Config(
+            app,
+            lifespan="off",
+            ws="none",
+            access_log=False,
+            log_level="warning",
+            timeout_graceful_shutdown=CLOSING_TIMEOUT_S,
+        )
+        server = DrainingServer(
+            config,
+            admission=admission,
+            engine=engine,
+            drain_timeout_s=settings.drain_timeout_s,
+            on_ready=on_ready,
+        )
+        await server.serve(sockets=[listener])
+    finally:
+        with contextlib.suppress(asyncio.CancelledError):
+            await engine.shutdown()

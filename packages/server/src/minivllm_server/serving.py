@@ -1,0 +1,60 @@
+"""What every route needs: the engine, the names of the model and a few limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import Depends, Request
+
+from minivllm_server.errors import ApiError
+
+if TYPE_CHECKING:
+    from minivllm_runtime.engine.async_engine import AsyncEngine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """The state of a server, fixed while it runs.
+
+    Attributes:
+        engine: Generates; started.
+        model_names: What a request's `model` may be; the first is the default.
+        created: Unix time at which serving began.
+        max_choices: Most `n × prompts` of one request: the length of the waiting queue.
+        max_body_bytes: Larger bodies are refused.
+        write_timeout_s: A client that reads nothing for so long loses its stream.
+    """
+
+    engine: AsyncEngine
+    model_names: tuple[str, ...]
+    created: int
+    max_choices: int
+    max_body_bytes: int
+    write_timeout_s: float
+
+    def resolve_model(self, name: str | None) -> str:
+        """Returns the served name for the name a client sent, None for the default.
+
+        Raises:
+            ApiError: 404, the model is not served here.
+        """
+        if name is None:
+            return self.model_names[0]
+        if name not in self.model_names:
+            raise ApiError(
+                404,
+                f"the model {name[:64]!r} does not exist; served here: {', '.join(self.model_names)}",
+                param="model",
+                code="model_not_found",
+            )
+        return name
+
+
+async def serving_of(request: Request) -> Serving:
+    """Returns the state that `create_app` put into the application."""
+    serving: Serving = request.app.state.serving
+    return serving
+
+
+ServingDependency = Annotated[Serving, Depends(serving_of)]

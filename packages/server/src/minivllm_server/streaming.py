@@ -1,0 +1,112 @@
+"""Server-sent events: a submission's deltas written as they come."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterable
+from contextlib import aclosing
+from typing import Any, Protocol
+
+from minivllm_runtime.engine.async_engine import Submission
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from minivllm_runtime.errors import MinivllmError
+from minivllm_runtime.outputs import ChoiceDelta
+from minivllm_server.errors import envelope, to_api_error
+from minivllm_server.json_response import to_json
+
+DONE = b"data: [DONE]\n\n"
+
+_log = logging.getLogger(__name__)
+
+
+class ChunkFormat(Protocol):
+    """Turns deltas into the chunks of one endpoint."""
+
+    def chunks(self, deltas: Iterable[ChoiceDelta]) -> Iterable[dict[str, Any]]:
+        """Returns the chunks for new deltas."""
+
+    def closing_chunks(self) -> Iterable[dict[str, Any]]:
+        """Returns the chunks that follow the last delta."""
+
+
+def event(content: dict[str, Any]) -> bytes:
+    """Returns one server-sent event with a JSON payload."""
+    return b"data: " + to_json(content) + b"\n\n"
+
+
+async def open_event_stream(
+    submission: Submission, chunk_format: ChunkFormat, *, write_timeout_s: float
+) -> "EventStream":
+    """Waits for the first deltas and returns the response that goes on from there.
+
+    A failure before the first token is thus raised here and becomes an ordinary error response. The response
+    owns the submission from now on; on an exception the submission is closed.
+    """
+    deltas = aiter(submission)
+    try:
+        first = await anext(deltas)
+    except BaseException:
+        await submission.aclose()
+        raise
+    return EventStream(submission, first, deltas, chunk_format, write_timeout_s=write_timeout_s)
+
+
+class EventStream(Response):
+    """A response of server-sent events: chunks, closing chunks, `[DONE]`.
+
+    A failure of the engine ends the stream with one error event instead of the closing chunks. Whatever ends
+    the stream, the submission is closed, which aborts what is unfinished.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(
+        self,
+        submission: Submission,
+        first: tuple[ChoiceDelta, ...],
+        rest: AsyncIterator[tuple[ChoiceDelta, ...]],
+        chunk_format: ChunkFormat,
+        *,
+        write_timeout_s: float,
+    ) -> None:
+        # A failed stream must end with a closed connection, and only a header sent up front can promise that.
+        self.status_code = 200
+        self.background = None
+        self.body = b""
+        self.init_headers({"cache-control": "no-cache", "connection": "close", "x-accel-buffering": "no"})
+        self._submission = submission
+        self._first = first
+        self._rest = rest
+        self._chunk_format = chunk_format
+        self._write_timeout_s = write_timeout_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        """Writes the stream. A client that stops reading for the write time-out loses it."""
+        async with aclosing(self._submission):
+            await send(
+                {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+            )
+            try:
+                async for body in self._bodies():
+                    async with asyncio.timeout(self._write_timeout_s):
+                        await send({"type": "http.response.body", "body": body, "more_body": True})
+            except TimeoutError:
+                _log.warning("a client read nothing for %g s; its stream is cut", self._write_timeout_s)
+                return
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _bodies(self) -> AsyncIterator[bytes]:
+        """Yields the events, those of one step joined."""
+        try:
+            yield self._render(self._first)
+            async for deltas in self._rest:
+                yield self._render(deltas)
+        except MinivllmError as error:
+            _log.error("a stream failed: %s", error)
+            yield event(envelope(to_api_error(error)))
+            return
+        yield b"".join(event(chunk) for chunk in self._chunk_format.closing_chunks()) + DONE
+
+    def _render(self, deltas: tuple[ChoiceDelta, ...]) -> bytes:
+        return b"".join(event(chunk) for chunk in self._chunk_format.chunks(deltas))
