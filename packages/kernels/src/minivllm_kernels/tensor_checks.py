@@ -61,3 +61,31 @@ def require_paged_attention(
     require_dense_rows("block_tables", block_tables)
     require_shape("context_lens", context_lens, (block_tables.shape[0],))
     require_dtype("context_lens", context_lens, torch.int32)
+
+
+def require_query_start_loc(query_start_loc: torch.Tensor, num_requests: int) -> None:
+    """Raise `InvalidTensor` unless `query_start_loc` is `[num_requests + 1]` int32."""
+    require_shape("query_start_loc", query_start_loc, (num_requests + 1,))
+    require_dtype("query_start_loc", query_start_loc, torch.int32)
+
+
+def require_rotary(
+    query: torch.Tensor, key: torch.Tensor, positions: torch.Tensor, cos_sin_cache: torch.Tensor
+) -> None:
+    """Raise `InvalidTensor` unless the arguments of the rotary embedding fit each other."""
+    require_ndim("query", query, 3)
+    require_ndim("key", key, 3)
+    num_tokens, _, head_dim = query.shape
+    require_shape("key", key, (num_tokens, key.shape[1], head_dim))
+    require_dtype("key", key, query.dtype)
+    require_shape("positions", positions, (num_tokens,))
+    require_dtype("positions", positions, torch.int64)
+    require_shape("cos_sin_cache", cos_sin_cache, (cos_sin_cache.shape[0], head_dim))
+    require_dtype("cos_sin_cache", cos_sin_cache, torch.float32)
+
+
+def require_gate_up(x: torch.Tensor) -> None:
+    """Raise `InvalidTensor` unless `x` is `[T, 2I]`."""
+    require_ndim("x", x, 2)
+    if x.shape[1] % 2:
+        raise InvalidTensor(f"x has rows of {x.shape[1]} elements, expected an even number")

@@ -1,8 +1,8 @@
 """Plain-PyTorch twins of the ops: dense, obvious, on any device, without Triton.
 
 Each module has the name of its op and a function of the same signature: `reference.rms_norm.rms_norm` says
-what `minivllm_kernels.rms_norm.rms_norm` must compute. They are written to be read and to test against, not to
-be fast.
+what `minivllm_kernels.rms_norm.rms_norm` must compute. They are written to be read and to test against, not
+to be fast.
 """
 
 __all__ = [

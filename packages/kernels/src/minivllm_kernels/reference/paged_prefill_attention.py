@@ -2,10 +2,10 @@
 
 import torch
 
-from minivllm_kernels.tensor_checks import require_dtype, require_paged_attention, require_shape
+from minivllm_kernels.tensor_checks import require_paged_attention, require_query_start_loc
 
 
-def paged_prefill_attention(  # noqa: PLR0917 - the operands of one launch
+def paged_prefill_attention(
     query: torch.Tensor,
     key_cache: torch.Tensor,
     value_cache: torch.Tensor,
@@ -21,11 +21,11 @@ def paged_prefill_attention(  # noqa: PLR0917 - the operands of one launch
     `context_lens[b] - query_len[b] + t` and sees the positions up to its own.
 
     Args:
-        query: `[T, Hq, D]`; request b owns rows `query_start_loc[b]` to `query_start_loc[b + 1]`.
+        query: `[T, Hq, D]`.
         key_cache: `[num_blocks, Hkv, block_size, D]`; query head h reads KV head `h // (Hq // Hkv)`.
         value_cache: as `key_cache`.
         block_tables: `[B, M]` int32; entries past `ceil(context_len / block_size)` are never read.
-        query_start_loc: `[B + 1]` int32, ascending from 0 to T.
+        query_start_loc: `[B + 1]` int32, from 0 up to T: the first row of each request, then the end.
         context_lens: `[B]` int32, tokens in the cache, the chunk included; 0 marks padding: zeros.
         scale: factor on the scores, usually `D ** -0.5`.
         max_query_len: the longest chunk of the batch.
@@ -37,8 +37,7 @@ def paged_prefill_attention(  # noqa: PLR0917 - the operands of one launch
         InvalidTensor: The shapes, dtypes or layouts do not fit each other.
     """
     require_paged_attention(query, key_cache, value_cache, block_tables, context_lens)
-    require_shape("query_start_loc", query_start_loc, (block_tables.shape[0] + 1,))
-    require_dtype("query_start_loc", query_start_loc, torch.int32)
+    require_query_start_loc(query_start_loc, block_tables.shape[0])
     output = torch.zeros_like(query, memory_format=torch.contiguous_format)
     starts = query_start_loc.tolist()
     for request, context_len in enumerate(context_lens.tolist()):

@@ -41,8 +41,8 @@ def fused_add_rms_norm(
         eps: added to the mean square.
 
     Returns:
-        `(normed, new_residual)`, both `[..., H]`; `new_residual` is the sum, rounded to the dtype of `x` before
-        it is normalized. The arguments are not changed.
+        `(normed, new_residual)`, both `[..., H]`; `new_residual` is the sum, rounded to the dtype of `x`
+        before it is normalized. The arguments are not changed.
 
     Raises:
         InvalidTensor: `residual` or `weight` does not fit `x`.

@@ -2,7 +2,7 @@
 
 import torch
 
-from minivllm_kernels.tensor_checks import require_dtype, require_shape
+from minivllm_kernels.tensor_checks import require_rotary
 
 
 def rotary_embedding(
@@ -10,8 +10,8 @@ def rotary_embedding(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Rotate queries and keys by the angles of their positions, in place (RoPE; Su et al., 2021).
 
-    Half-split layout: dimension i is paired with i + D/2, as in GPT-NeoX and Hugging Face's Llama. The rotation
-    is computed in float32 and rounded once.
+    Half-split layout: dimension i is paired with i + D/2, as in GPT-NeoX and Hugging Face's Llama. The
+    rotation is computed in float32 and rounded once.
 
     Args:
         query: `[T, Hq, D]`, overwritten.
@@ -25,11 +25,7 @@ def rotary_embedding(
     Raises:
         InvalidTensor: The shapes or dtypes do not fit each other.
     """
-    num_tokens, _, head_dim = query.shape
-    require_shape("key", key, (num_tokens, key.shape[1], head_dim))
-    require_shape("positions", positions, (num_tokens,))
-    require_shape("cos_sin_cache", cos_sin_cache, (cos_sin_cache.shape[0], head_dim))
-    require_dtype("cos_sin_cache", cos_sin_cache, torch.float32)
+    require_rotary(query, key, positions, cos_sin_cache)
     cos, sin = cos_sin_cache[positions, None].chunk(2, dim=-1)
     for heads in (query, key):
         first, second = heads.float().chunk(2, dim=-1)

@@ -2,8 +2,7 @@
 
 import torch
 
-from minivllm_kernels.errors import InvalidTensor
-from minivllm_kernels.tensor_checks import require_ndim
+from minivllm_kernels.tensor_checks import require_gate_up
 
 
 def silu_and_mul(x: torch.Tensor) -> torch.Tensor:
@@ -13,13 +12,12 @@ def silu_and_mul(x: torch.Tensor) -> torch.Tensor:
         x: `[T, 2I]`: gate, then up.
 
     Returns:
-        `[T, I]` in the dtype of `x`; the SiLU is computed in float32 and rounded to that dtype, then multiplied.
+        `[T, I]` in the dtype of `x`; the SiLU is computed in float32 and rounded to that dtype, then
+        multiplied.
 
     Raises:
         InvalidTensor: `x` has not two dimensions or its rows cannot be halved.
     """
-    require_ndim("x", x, 2)
-    if x.shape[1] % 2:
-        raise InvalidTensor(f"x has rows of {x.shape[1]} elements, expected an even number")
+    require_gate_up(x)
     gate, up = x.chunk(2, dim=-1)
     return torch.nn.functional.silu(gate) * up

@@ -1,0 +1,168 @@
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
+"""Causal attention of prompt chunks over a paged KV cache, one launch for chunks of any mix of lengths.
+
+FlashAttention-2 (Dao, 2023) over tiles of queries, with the query heads of one KV head packed into the rows
+of a tile. The tiles of all requests form one list whose length follows from shapes alone: request b starts at
+tile `query_start_loc[b] // TILE_Q + b`, which leaves each request room for its last, partly filled tile.
+"""
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+
+from minivllm_kernels.attend_context import MIN_DOT_ROWS, attend_context, kv_tile_size, widens_dot
+from minivllm_kernels.tensor_checks import require_paged_attention, require_query_start_loc
+
+
+def paged_prefill_attention(
+    query: torch.Tensor,
+    key_cache: torch.Tensor,
+    value_cache: torch.Tensor,
+    block_tables: torch.Tensor,
+    query_start_loc: torch.Tensor,
+    context_lens: torch.Tensor,
+    scale: float,
+    max_query_len: int,
+) -> torch.Tensor:
+    """Attend from the chunks of B requests, packed one after another, to their paged contexts.
+
+    The keys and values of the chunks are in the cache already. Query t of request b sits at position
+    `context_lens[b] - query_len[b] + t` and sees the positions up to its own. A chunk may be a single token,
+    as in decode, or empty. The launch depends on shapes and `max_query_len` only: no host synchronization.
+
+    Args:
+        query: `[T, Hq, D]`, dtype of the cache; may be a view of a fused q/k/v projection.
+        key_cache: `[num_blocks, Hkv, block_size, D]`; query head h reads KV head `h // (Hq // Hkv)`.
+        value_cache: as `key_cache`, of the same strides.
+        block_tables: `[B, M]` int32; entries past `ceil(context_len / block_size)` are never read.
+        query_start_loc: `[B + 1]` int32, from 0 up to T: the first row of each request, then the end.
+        context_lens: `[B]` int32, tokens in the cache, the chunk included; 0 marks padding: zeros.
+        scale: factor on the scores, usually `D ** -0.5`.
+        max_query_len: at least the longest chunk of the batch; picks the tile size, never the result.
+
+    Returns:
+        `[T, Hq, D]`, contiguous, in the dtype of `query`; the softmax is computed in float32.
+
+    Raises:
+        InvalidTensor: The shapes, dtypes or layouts do not fit each other.
+    """
+    require_paged_attention(query, key_cache, value_cache, block_tables, context_lens)
+    num_requests = block_tables.shape[0]
+    require_query_start_loc(query_start_loc, num_requests)
+    num_tokens, num_heads, head_dim = query.shape
+    _, num_kv_heads, block_size, _ = key_cache.shape
+    tile_q = query_tile_size(max_query_len, num_heads // num_kv_heads, query.element_size())
+    output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
+    _attend_chunk_kernel[(num_tokens // tile_q + num_requests, num_kv_heads)](
+        output,
+        query,
+        key_cache,
+        value_cache,
+        block_tables,
+        query_start_loc,
+        context_lens,
+        num_requests,
+        scale * math.log2(math.e),
+        query.stride(),
+        key_cache.stride(),
+        block_tables.stride(0),
+        BLOCK_SIZE=block_size,
+        GROUP_SIZE=num_heads // num_kv_heads,
+        HEAD_DIM=head_dim,
+        TILE_Q=tile_q,
+        TILE_KV=kv_tile_size(head_dim, query.element_size()),
+        WIDEN_DOT=widens_dot(query),
+    )
+    return output
+
+
+def query_tile_size(max_query_len: int, group_size: int, element_bytes: int) -> int:
+    """Query tokens in a tile: few where all chunks are short, else as many as fit in registers."""
+    rows_per_token = int(triton.next_power_of_2(group_size))
+    largest = 64 if element_bytes > 2 else 128
+    rows = MIN_DOT_ROWS if max_query_len * rows_per_token <= MIN_DOT_ROWS else largest
+    return max(rows // rows_per_token, 1)
+
+
+@triton.jit(do_not_specialize=["num_requests"])
+def _attend_chunk_kernel(
+    output_ptr,
+    query_ptr,
+    key_cache_ptr,
+    value_cache_ptr,
+    block_tables_ptr,
+    query_start_loc_ptr,
+    context_lens_ptr,
+    num_requests,
+    scale_log2,
+    query_strides,
+    cache_strides,
+    stride_table_row,
+    BLOCK_SIZE: tl.constexpr,
+    GROUP_SIZE: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    TILE_Q: tl.constexpr,
+    TILE_KV: tl.constexpr,
+    WIDEN_DOT: tl.constexpr,
+):
+    """One program attends from TILE_Q tokens of one request, with all query heads of one KV head."""
+    tile = tl.program_id(0)
+    kv_head = tl.program_id(1)
+    request, query_start, query_len, first_token = _locate_tile(
+        query_start_loc_ptr, num_requests, tile, TILE_Q
+    )
+    if first_token >= query_len:
+        return
+
+    rows_per_token: tl.constexpr = triton.next_power_of_2(GROUP_SIZE)
+    rows = tl.arange(0, TILE_Q * rows_per_token)
+    dims = tl.arange(0, triton.next_power_of_2(HEAD_DIM))
+    tokens = first_token + rows // rows_per_token
+    heads = kv_head * GROUP_SIZE + rows % rows_per_token
+    row_mask = (tokens < query_len) & (rows % rows_per_token < GROUP_SIZE)
+    mask = row_mask[:, None] & (dims < HEAD_DIM)[None, :]
+    # 64 bits: token × stride passes 2^31 in large batches.
+    query_rows = (query_start + tokens).to(tl.int64)
+    query_offsets = (query_rows * query_strides[0] + heads * query_strides[1])[:, None] + dims[None, :]
+    context_len = tl.load(context_lens_ptr + request)
+    first_position = context_len - query_len
+    output, _ = attend_context(
+        tl.load(query_ptr + query_offsets, mask=mask, other=0.0),
+        first_position + tokens,
+        0,
+        tl.minimum(context_len, first_position + first_token + TILE_Q),
+        key_cache_ptr,
+        value_cache_ptr,
+        block_tables_ptr + request.to(tl.int64) * stride_table_row,
+        kv_head,
+        cache_strides,
+        scale_log2,
+        BLOCK_SIZE,
+        HEAD_DIM,
+        TILE_KV,
+        WIDEN_DOT,
+    )
+    targets = query_rows * tl.num_programs(1) * GROUP_SIZE + heads
+    output_offsets = targets[:, None] * HEAD_DIM + dims[None, :]
+    tl.store(output_ptr + output_offsets, output.to(output_ptr.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def _locate_tile(query_start_loc_ptr, num_requests, tile, TILE_Q: tl.constexpr):
+    """Find the request that owns `tile`: the last one whose first tile is not after it.
+
+    Returns the request, the first row and the length of its chunk, and the tile's first token in the chunk,
+    which is past the end where the request needs fewer tiles than it has room for.
+    """
+    num_begun = 0
+    for first in range(0, num_requests, 128):
+        requests = first + tl.arange(0, 128)
+        starts = tl.load(query_start_loc_ptr + requests, mask=requests < num_requests, other=0)
+        begun = (requests < num_requests) & (starts // TILE_Q + requests <= tile)
+        num_begun += tl.sum(begun.to(tl.int32), axis=0)
+    request = num_begun - 1
+    query_start = tl.load(query_start_loc_ptr + request)
+    query_len = tl.load(query_start_loc_ptr + request + 1) - query_start
+    return request, query_start, query_len, (tile - query_start // TILE_Q - request) * TILE_Q

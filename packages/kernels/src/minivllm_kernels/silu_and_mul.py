@@ -1,0 +1,45 @@
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
+"""The activation of a gated MLP: SiLU of the gate times the up projection."""
+
+import torch
+import triton
+import triton.language as tl
+
+from minivllm_kernels.tensor_checks import require_dense_rows, require_gate_up
+
+
+def silu_and_mul(x: torch.Tensor) -> torch.Tensor:
+    """Gate the second half of each row with the SiLU of its first half (SwiGLU; Shazeer, 2020).
+
+    Args:
+        x: `[T, 2I]`: gate, then up.
+
+    Returns:
+        `[T, I]` in the dtype of `x`; the SiLU is computed in float32 and rounded to that dtype, then
+        multiplied.
+
+    Raises:
+        InvalidTensor: `x` has not two dimensions, its rows cannot be halved or are not contiguous.
+    """
+    require_gate_up(x)
+    require_dense_rows("x", x)
+    num_tokens, size = x.shape[0], x.shape[1] // 2
+    output = torch.empty((num_tokens, size), dtype=x.dtype, device=x.device)
+    tile = min(triton.next_power_of_2(size), 1024)
+    _silu_and_mul_kernel[(num_tokens, triton.cdiv(size, tile))](output, x, x.stride(0), SIZE=size, TILE=tile)
+    return output
+
+
+@triton.jit
+def _silu_and_mul_kernel(output_ptr, x_ptr, stride_x_row, SIZE: tl.constexpr, TILE: tl.constexpr):
+    """One program computes TILE elements of one row."""
+    row = tl.program_id(0).to(tl.int64)
+    dims = tl.program_id(1) * TILE + tl.arange(0, TILE)
+    mask = dims < SIZE
+    gate = tl.load(x_ptr + row * stride_x_row + dims, mask=mask, other=0.0)
+    up = tl.load(x_ptr + row * stride_x_row + SIZE + dims, mask=mask, other=0.0)
+    wide_gate = gate.to(tl.float32)
+    silu = (wide_gate * tl.sigmoid(wide_gate)).to(gate.dtype)
+    tl.store(
+        output_ptr + row * SIZE + dims, (silu.to(tl.float32) * up.to(tl.float32)).to(up.dtype), mask=mask
+    )
