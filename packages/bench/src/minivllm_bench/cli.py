@@ -22,7 +22,7 @@ USAGE_ERROR = 2
 FAILURE = 1
 INTERRUPTED = 130
 
-app = typer.Typer(add_completion=False, no_args_is_help=True)
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 @app.callback()

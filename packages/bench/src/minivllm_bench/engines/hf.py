@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers.utils import logging
 
 from minivllm_bench.engines.interface import Completion, DType, EngineSettings, TimedRun
 from minivllm_bench.engines.model_source import ModelSource, find_model
@@ -69,23 +70,39 @@ class HfEngine:
 
 
 def load_pretrained(source: ModelSource, dtype: DType) -> tuple[Any, Any]:
-    """Model and tokenizer as transformers loads them.
+    """Model and tokenizer as transformers loads them, every weight in `dtype`.
 
     Raises:
         EngineFailed: the model is missing, damaged or unknown to transformers.
     """
+    logging.disable_progress_bar()
+    name = source.gguf_file or source.location
     try:
         tokenizer = AutoTokenizer.from_pretrained(source.location, gguf_file=source.gguf_file)
         model = AutoModelForCausalLM.from_pretrained(
             source.location,
-            gguf_file=source.gguf_file,
             dtype=getattr(torch, dtype),
             attn_implementation="sdpa",
+            **_gguf_options(source),
         )
     except (OSError, ValueError, KeyError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise EngineFailed(f"hf cannot load {source.gguf_file or source.location}: {reason}") from error
+        raise EngineFailed(f"hf cannot load {name}: {reason}") from error
+    found = {str(parameter.dtype).removeprefix("torch.") for parameter in model.parameters()}
+    if found != {dtype}:
+        raise EngineFailed(f"hf loaded {name} in {', '.join(sorted(found))}, asked for {dtype}")
     return model, tokenizer
+
+
+def _gguf_options(source: ModelSource) -> dict[str, Any]:
+    """Arguments that load a GGUF file with dense weights: packed ones are slower at this, an unfair peer."""
+    if source.gguf_file is None:
+        return {}
+    try:
+        from transformers import GgufConfig
+    except ImportError:  # Versions without it have no packed form.
+        return {"gguf_file": source.gguf_file}
+    return {"gguf_file": source.gguf_file, "quantization_config": GgufConfig(dequantize=True)}
 
 
 def save_folder(source: ModelSource, dtype: DType, folder: Path) -> None:

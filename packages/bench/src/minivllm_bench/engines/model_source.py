@@ -32,7 +32,7 @@ def find_model(model: str) -> ModelSource:
     """Where `model` lies: the bundled "smollm2", a `.gguf` file, a folder, or else a hub id.
 
     Raises:
-        EngineFailed: the bundled model is not installed, or the `.gguf` file does not exist.
+        EngineFailed: the bundled model is not installed, or the file or folder does not exist.
     """
     if model == BUNDLED_MODEL:
         return ModelSource.of_file(_find_bundled_gguf())
@@ -41,6 +41,9 @@ def find_model(model: str) -> ModelSource:
         if not path.is_file():
             raise EngineFailed(f"no file {model}")
         return ModelSource.of_file(path)
+    names_a_folder = Path(model).is_absolute() or model.startswith(".")
+    if names_a_folder and not Path(model).is_dir():
+        raise EngineFailed(f"no folder {model}")
     return ModelSource(model)
 
 
