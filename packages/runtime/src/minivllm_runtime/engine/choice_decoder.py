@@ -1,16 +1,12 @@
 """From the token ids of one choice to what its reader sees."""
 
-from typing import TYPE_CHECKING
-
 from minivllm_runtime.engine.detokenizer import IncrementalDetokenizer
 from minivllm_runtime.engine.stop_strings import StopStringMatcher
 from minivllm_runtime.engine.stop_tokens import named_stop_tokens
 from minivllm_runtime.outputs import ChoiceDelta, FinishReasonName
 from minivllm_runtime.sampling_params import SamplingParams
+from minivllm_runtime.tokenizer import Tokenizer
 from minivllm_scheduler import FinishReason
-
-if TYPE_CHECKING:
-    from minivllm_runtime.tokenizer import Tokenizer
 
 
 class ChoiceDecoder:
@@ -26,13 +22,13 @@ class ChoiceDecoder:
         tokenizer: Its `token_bytes` make the text.
     """
 
-    def __init__(self, index: int, params: SamplingParams, tokenizer: "Tokenizer") -> None:
+    def __init__(self, index: int, params: SamplingParams, tokenizer: Tokenizer) -> None:
         self._index = index
         self._named_stops = named_stop_tokens(params, tokenizer)
         self._shows_terminator = params.include_stop_str_in_output
         self._min_tokens = params.min_tokens
         self._num_tokens = 0
-        hidden = frozenset(tokenizer.special_token_ids) if params.skip_special_tokens else frozenset[int]()
+        hidden = tokenizer.special_token_ids if params.skip_special_tokens else frozenset[int]()
         if self._shows_terminator:
             hidden -= self._named_stops.keys()
         self._detokenizer = IncrementalDetokenizer(tokenizer, hidden_token_ids=hidden)
@@ -41,7 +37,7 @@ class ChoiceDecoder:
     def push(
         self, token_ids: tuple[int, ...], finish_reason: FinishReason | None, num_cached_tokens: int
     ) -> ChoiceDelta:
-        """Takes the next ids of the choice.
+        """Take the next ids of the choice.
 
         Args:
             token_ids: New ids, in order.
@@ -65,15 +61,7 @@ class ChoiceDecoder:
         if stop is None and finish_reason is not None:
             stop = self._read(self._detokenizer.finish(), shown)
             shown.append(self._matcher.flush())
-        reason: FinishReasonName | None = None
-        stop_reason: int | str | None = stop
-        if stop is not None:
-            reason = "stop"
-        elif finish_reason is FinishReason.STOP:
-            reason = "stop"
-            stop_reason = self._named_stops.get(token_ids[-1])
-        elif finish_reason is FinishReason.LENGTH:
-            reason = "length"
+        reason, stop_reason = self._end(token_ids, finish_reason, stop)
         return ChoiceDelta(
             index=self._index,
             text="".join(shown),
@@ -83,8 +71,18 @@ class ChoiceDecoder:
             num_cached_tokens=num_cached_tokens,
         )
 
+    def _end(
+        self, token_ids: tuple[int, ...], finish_reason: FinishReason | None, stop: str | None
+    ) -> tuple[FinishReasonName | None, str | int | None]:
+        """Finish reason and stop reason; a stop string comes before what the engine says."""
+        if stop is not None:
+            return "stop", stop
+        if finish_reason is FinishReason.STOP:
+            return "stop", self._named_stops.get(token_ids[-1])
+        return ("length" if finish_reason is FinishReason.LENGTH else None), None
+
     def _read(self, text: str, shown: list[str]) -> str | None:
-        """Passes text through the stop strings into `shown`; returns the stop string that ends it."""
+        """Pass text through the stop strings into `shown`; return the stop string that ends it."""
         safe, stop = self._matcher.push(text, may_stop=self._num_tokens >= self._min_tokens)
         shown.append(safe)
         if stop is not None and self._shows_terminator:

@@ -13,7 +13,7 @@ def collect(
     prompts: Sequence[str | None],
     deltas: Iterable[ChoiceDelta],
 ) -> tuple[RequestOutput, ...]:
-    """Joins all deltas of one submission.
+    """Join all deltas of one submission.
 
     Args:
         submission_id: Becomes the id of every output.

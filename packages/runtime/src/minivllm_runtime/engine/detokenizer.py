@@ -3,10 +3,8 @@
 import codecs
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from minivllm_runtime.tokenizer import Tokenizer
+from minivllm_runtime.tokenizer import Tokenizer
 
 REPLACEMENT_CHARACTER = "\ufffd"
 _ESCAPED_BYTE = re.compile("[\udc80-\udcff]")
@@ -28,7 +26,7 @@ class IncrementalDetokenizer:
         hidden_token_ids: Ids that add nothing to the text, such as special tokens.
     """
 
-    def __init__(self, tokenizer: "Tokenizer", *, hidden_token_ids: frozenset[int] = frozenset()) -> None:
+    def __init__(self, tokenizer: Tokenizer, *, hidden_token_ids: frozenset[int] = frozenset()) -> None:
         self._tokenizer = tokenizer
         self._hidden_token_ids = hidden_token_ids
         self._counts_bytes = tokenizer.backend.token_to_id("<0x00>") is not None
@@ -38,30 +36,28 @@ class IncrementalDetokenizer:
         self._at_start = True
 
     def push(self, token_ids: Sequence[int]) -> str:
-        """Takes the next ids; returns the text they complete, which may be empty."""
+        """Take the next ids; return the text they complete, which may be empty."""
         return "".join(
             self._push_one(token_id) for token_id in token_ids if token_id not in self._hidden_token_ids
         )
 
     def finish(self) -> str:
-        """Returns what is left at the end: nothing, or U+FFFD for an unfinished character."""
+        """Return what is left at the end: nothing, or U+FFFD for an unfinished character."""
         return self._decode(b"", final=True)
 
     def _push_one(self, token_id: int) -> str:
         data = self._tokenizer.token_bytes(token_id)
         if self._at_start:
             self._at_start = False
-            data = self._without_leading_space(token_id, data)
+            # SentencePiece decoders drop the space that their encoders put before a text.
+            shown = self._tokenizer.decode((token_id,), skip_special_tokens=False).encode()
+            data = data[_num_leading_spaces(data) - _num_leading_spaces(shown) :]
         return self._decode(data)
-
-    def _without_leading_space(self, token_id: int, data: bytes) -> bytes:
-        """Bytes of the first token: SentencePiece decoders drop the space that encoders put before a text."""
-        try:
-            data.decode()
-        except UnicodeDecodeError:
-            return data
-        return self._tokenizer.decode((token_id,), skip_special_tokens=False).encode()
 
     def _decode(self, data: bytes, *, final: bool = False) -> str:
         text = self._utf8.decode(data, final)
         return _ESCAPED_BYTE.sub(REPLACEMENT_CHARACTER, text) if self._counts_bytes else text
+
+
+def _num_leading_spaces(text: bytes) -> int:
+    return len(text) - len(text.lstrip(b" "))

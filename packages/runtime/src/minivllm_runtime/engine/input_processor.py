@@ -3,16 +3,13 @@
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from minivllm_runtime.engine.messages import EngineRequest
 from minivllm_runtime.engine.stop_tokens import named_stop_tokens
 from minivllm_runtime.errors import InvalidParameter
+from minivllm_runtime.models.model_config import ModelConfig
 from minivllm_runtime.sampling_params import SamplingParams
-
-if TYPE_CHECKING:
-    from minivllm_runtime.models.model_config import ModelConfig
-    from minivllm_runtime.tokenizer import Tokenizer
+from minivllm_runtime.tokenizer import Tokenizer
 
 SEED_RANGE = 2**64
 
@@ -28,7 +25,7 @@ class InputProcessor:
     """
 
     def __init__(
-        self, tokenizer: "Tokenizer", model_config: "ModelConfig", max_model_len: int, kv_capacity_tokens: int
+        self, tokenizer: Tokenizer, model_config: ModelConfig, max_model_len: int, kv_capacity_tokens: int
     ) -> None:
         self._tokenizer = tokenizer
         self._vocab_size = model_config.vocab_size
@@ -41,7 +38,7 @@ class InputProcessor:
             self._limit = f"the KV pool of {kv_capacity_tokens} tokens"
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """Encodes a prompt as the model's tokenizer does, special tokens included.
+        """Encode a prompt as the model's tokenizer does, special tokens included.
 
         Raises:
             InvalidParameter: the text cannot fit (found without encoding it), has a lone surrogate, or gives
@@ -54,13 +51,7 @@ class InputProcessor:
             raise InvalidParameter(
                 "prompt", f"the prompt has a lone surrogate (U+{code_point:04X}) at character {error.start}"
             ) from None
-        limit_bytes = self._max_model_len * self._tokenizer.longest_token_bytes
-        if num_bytes > limit_bytes:
-            raise InvalidParameter(
-                "prompt",
-                f"a prompt of {num_bytes} bytes cannot fit the context of {self._max_model_len} tokens: "
-                f"that many tokens cover at most {limit_bytes} bytes",
-            )
+        self._check_size(num_bytes)
         return self._bos_if_empty(self._tokenizer.encode(text))
 
     def make_requests(
@@ -71,7 +62,7 @@ class InputProcessor:
         *,
         default_max_tokens: int | None = None,
     ) -> tuple[EngineRequest, ...]:
-        """Makes the requests of one submission, prompt-major: all choices of the first prompt come first.
+        """Make the requests of one submission, prompt-major: all choices of the first prompt come first.
 
         Args:
             request_id: Unique inside the engine; the requests are called `{request_id}-{prompt}-{choice}`.
@@ -114,11 +105,8 @@ class InputProcessor:
     def _stop_token_ids(self, params: SamplingParams) -> frozenset[int]:
         named = named_stop_tokens(params, self._tokenizer)
         self._check_ids("stop_token_ids", tuple(named))
-        return (
-            frozenset(named)
-            if params.ignore_eos
-            else frozenset(named) | frozenset(self._tokenizer.eos_token_ids)
-        )
+        eos_token_ids = frozenset[int]() if params.ignore_eos else self._tokenizer.eos_token_ids
+        return frozenset(named) | eos_token_ids
 
     def _bos_if_empty(self, token_ids: Sequence[int]) -> tuple[int, ...]:
         if token_ids:
@@ -129,6 +117,19 @@ class InputProcessor:
                 "prompt", "the prompt is empty and the tokenizer has no beginning-of-sequence token"
             )
         return (bos_token_id,)
+
+    def _check_size(self, num_bytes: int) -> None:
+        """Refuse a text that is too long for the context however well it is encoded, without encoding it."""
+        longest_token_bytes = self._tokenizer.longest_token_bytes
+        if longest_token_bytes is None:
+            return
+        limit_bytes = self._max_model_len * longest_token_bytes
+        if num_bytes > limit_bytes:
+            raise InvalidParameter(
+                "prompt",
+                f"a prompt of {num_bytes} bytes cannot fit the context of {self._max_model_len} tokens: "
+                f"that many tokens cover at most {limit_bytes} bytes",
+            )
 
     def _check_ids(self, name: str, token_ids: Sequence[int]) -> None:
         last = self._vocab_size - 1

@@ -50,10 +50,10 @@ class Outbox:
         return not self._pending
 
     def merge(self, delta: ChoiceDelta) -> None:
-        """Adds a delta; it joins what is pending of the same choice."""
+        """Add a delta; it joins what is pending of the same choice."""
         self._pending.setdefault(delta.index, _Pending()).add(delta)
 
     def take(self) -> tuple[ChoiceDelta, ...]:
-        """Returns and forgets what is pending: at most one delta per choice, by index."""
+        """Return and forget what is pending: at most one delta per choice, by index."""
         pending, self._pending = self._pending, {}
         return tuple(pending[index].merged() for index in sorted(pending))

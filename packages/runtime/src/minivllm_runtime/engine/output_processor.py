@@ -1,17 +1,15 @@
 """From the engine's token ids to deltas for readers, for all submissions of one client."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from minivllm_runtime.engine.choice_decoder import ChoiceDecoder
 from minivllm_runtime.engine.messages import EngineRequest, TokenOutput
 from minivllm_runtime.errors import InvalidParameter, RequestFailed
 from minivllm_runtime.outputs import ChoiceDelta
 from minivllm_runtime.sampling_params import SamplingParams
+from minivllm_runtime.tokenizer import Tokenizer
 from minivllm_scheduler import FinishReason
-
-if TYPE_CHECKING:
-    from minivllm_runtime.tokenizer import Tokenizer
 
 
 class SubmissionUpdate(NamedTuple):
@@ -67,7 +65,7 @@ class OutputProcessor:
         tokenizer: Makes the text.
     """
 
-    def __init__(self, tokenizer: "Tokenizer") -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._submissions: dict[str, _Submission] = {}
         self._owners: dict[str, _Submission] = {}
@@ -78,7 +76,7 @@ class OutputProcessor:
         return len(self._submissions)
 
     def register(self, submission_id: str, requests: Sequence[EngineRequest], params: SamplingParams) -> None:
-        """Makes a submission known, before its requests go to the engine.
+        """Make a submission known, before its requests go to the engine.
 
         Args:
             submission_id: Unique among those not finished.
@@ -103,7 +101,7 @@ class OutputProcessor:
         self._owners |= dict.fromkeys(running, submission)
 
     def abort(self, submission_id: str) -> tuple[str, ...]:
-        """Forgets a submission; nothing more is reported of it.
+        """Forget a submission; nothing more is reported of it.
 
         Returns:
             Its requests that the engine must abort; none if it is unknown or finished.
@@ -112,7 +110,7 @@ class OutputProcessor:
         return () if submission is None else self._drop(submission)
 
     def process(self, outputs: Sequence[TokenOutput]) -> Processed:
-        """Decodes what the engine reported; outputs of requests that ended meanwhile are dropped."""
+        """Decode what the engine reported; outputs of requests that ended meanwhile are dropped."""
         touched: dict[str, _Submission] = {}
         aborts: list[str] = []
         for output in outputs:
@@ -130,7 +128,7 @@ class OutputProcessor:
         return Processed(tuple(submission.take_update() for submission in touched.values()), tuple(aborts))
 
     def _decode(self, submission: _Submission, output: TokenOutput) -> tuple[str, ...]:
-        """Adds the output's delta to the news; returns the request if only the engine still runs it."""
+        """Add the output's delta to the news; return the request if only the engine still runs it."""
         if output.finish_reason in {FinishReason.ERROR, FinishReason.ABORT}:
             raise RequestFailed(output.error or "the engine ended the request before it was complete")
         decoder = submission.running[output.request_id]

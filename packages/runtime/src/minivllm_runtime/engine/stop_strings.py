@@ -16,7 +16,7 @@ class _StopString:
         self._borders = _border_lengths(text)
 
     def read(self, char: str) -> bool:
-        """Takes the next character; True if the stop string ends with it."""
+        """Take the next character; True if the stop string ends with it."""
         while self.matched and self.text[self.matched] != char:
             self.matched = self._borders[self.matched - 1]
         if self.text[self.matched] == char:
@@ -55,7 +55,7 @@ class StopStringMatcher:
         self._held = ""
 
     def push(self, text: str, *, may_stop: bool = True) -> tuple[str, str | None]:
-        """Takes the next piece of the text.
+        """Take the next piece of the text.
 
         Args:
             text: The piece; may be empty.
@@ -82,7 +82,7 @@ class StopStringMatcher:
         return known[:num_safe], None
 
     def flush(self) -> str:
-        """Returns the text still held back: the end has come and it became no stop string."""
+        """Return the text still held back: the end has come and it became no stop string."""
         held, self._held = self._held, ""
         return held
 

@@ -1,0 +1,109 @@
+import dataclasses
+import math
+
+import pytest
+
+from minivllm_runtime.errors import InvalidParameter
+from minivllm_runtime.sampling_params import SamplingParams
+
+ACCEPTED = [
+    {"top_p": 1},
+    {"top_p": 0},
+    {"top_k": 0},
+    {"top_k": -1},
+    {"top_k": 9999999},
+    {"min_p": 0},
+    {"min_p": 1},
+    {"temperature": 0},
+    {"temperature": 2},
+    {"n": 1},
+    {"n": 128},
+    {"seed": 0},
+    {"seed": -(2**63)},
+    {"seed": 2**64 - 1},
+    {"max_tokens": 1},
+    {"max_tokens": None},
+    {"max_tokens": 3, "min_tokens": 3},
+    {"max_tokens": None, "min_tokens": 1000},
+    {"stop": ["a", "b", "c", "d"]},
+    {"stop_token_ids": [0]},
+    {"priority": -(2**31)},
+]
+REFUSED = [
+    {"top_p": -1},
+    {"top_p": 1.1},
+    {"top_k": 0.01},
+    {"top_k": 1.0},
+    {"top_k": -2},
+    {"min_p": -0.1},
+    {"min_p": 1.1},
+    {"temperature": -1},
+    {"temperature": 2.1},
+    {"temperature": math.nan},
+    {"temperature": math.inf},
+    {"temperature": True},
+    {"temperature": "1"},
+    {"n": 0},
+    {"n": 129},
+    {"n": 1000000},
+    {"n": True},
+    {"seed": 2**70},
+    {"seed": 2**64},
+    {"seed": -(2**63) - 1},
+    {"seed": 1.5},
+    {"max_tokens": 0},
+    {"max_tokens": -5},
+    {"min_tokens": -1},
+    {"stop": ["a", "b", "c", "d", "e"]},
+    {"stop": ""},
+    {"stop": ["a", ""]},
+    {"stop": [1]},
+    {"stop_token_ids": [-1]},
+    {"stop_token_ids": [1.0]},
+    {"priority": 2**31},
+]
+
+
+@pytest.mark.parametrize("values", ACCEPTED, ids=str)
+def test_values_at_their_bounds_are_accepted(values):
+    params = SamplingParams(**values)
+    frozen = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    assert {name: getattr(params, name) for name in values} == frozen
+
+
+@pytest.mark.parametrize("values", REFUSED, ids=str)
+def test_values_past_their_bounds_are_refused_by_name(values):
+    with pytest.raises(InvalidParameter) as refusal:
+        SamplingParams(**values)
+    (name,) = values
+    assert refusal.value.param == name
+
+
+@pytest.mark.parametrize(
+    ("values", "numbers"),
+    [
+        ({"temperature": 2.5}, ["0", "2", "2.5"]),
+        ({"n": 129}, ["1", "128", "129"]),
+        ({"max_tokens": 2, "min_tokens": 3}, ["2", "3"]),
+        ({"stop": ["x"] * 5}, ["4", "5"]),
+    ],
+    ids=str,
+)
+def test_a_refusal_names_the_value_and_the_limit(values, numbers):
+    with pytest.raises(InvalidParameter) as refusal:
+        SamplingParams(**values)
+    assert all(number in str(refusal.value) for number in numbers)
+
+
+def test_one_stop_string_may_be_given_bare():
+    assert SamplingParams(stop="\n\n").stop == ("\n\n",)
+
+
+@pytest.mark.parametrize(("temperature", "is_greedy"), [(0, True), (1e-6, True), (1e-5, False), (1.0, False)])
+def test_temperatures_near_zero_are_greedy(temperature, is_greedy):
+    assert SamplingParams(temperature=temperature).is_greedy is is_greedy
+
+
+def test_replacing_a_field_checks_again():
+    with pytest.raises(InvalidParameter):
+        dataclasses.replace(SamplingParams(), top_p=2)
