@@ -1,0 +1,108 @@
+"""Renders the chat templates that come with models: Jinja, written by strangers, hence a sandbox.
+
+The environment is that of `transformers.apply_chat_template`, so that the text is the same character for character;
+importing it from there would cost more than a second at the first chat request.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import jinja2
+from jinja2.ext import Extension, loopcontrols
+from jinja2.nodes import CallBlock, Node
+from jinja2.parser import Parser
+from jinja2.runtime import Macro
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from minivllm_runtime.errors import InvalidParameter, ModelLoadError
+
+
+class ChatTemplate:
+    """A compiled template.
+
+    Args:
+        source: Jinja source.
+        special_tokens: What the template sees beside the messages: "bos_token", "eos_token" and the like.
+
+    Raises:
+        ModelLoadError: the source is no valid template.
+    """
+
+    def __init__(self, source: str, special_tokens: Mapping[str, str]) -> None:
+        try:
+            self._template = _environment().from_string(source)
+        except jinja2.TemplateSyntaxError as error:
+            raise ModelLoadError(
+                f"the chat template is damaged at line {error.lineno}: {error.message}"
+            ) from error
+        self._special_tokens = dict(special_tokens)
+
+    def render(self, messages: Sequence[Mapping[str, str]]) -> str:
+        """The prompt for the assistant's next turn.
+
+        Args:
+            messages: Each with "role" and "content", oldest first.
+
+        Raises:
+            InvalidParameter: the template refuses the messages, for example an unknown role or order of roles.
+        """
+        try:
+            return self._template.render(
+                messages=[dict(message) for message in messages],
+                tools=None,
+                documents=None,
+                add_generation_prompt=True,
+                **self._special_tokens,
+            )
+        # A template may fail in any way its author did not think of; it is the messages that made it fail.
+        except (jinja2.TemplateError, TypeError, ValueError, LookupError, ArithmeticError) as error:
+            raise InvalidParameter(
+                "messages", f"the model's chat template refused the messages: {error}"
+            ) from error
+
+
+class _GenerationBlock(Extension):
+    """`{% generation %}…{% endgeneration %}` marks the assistant's text for training; the text is rendered as it is."""
+
+    tags = {"generation"}  # noqa: RUF012
+
+    def parse(self, parser: Parser) -> Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return CallBlock(self.call_method("_render"), [], [], body).set_lineno(line)
+
+    def _render(self, caller: Macro) -> str:
+        return str(caller())
+
+
+def _environment() -> ImmutableSandboxedEnvironment:
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationBlock, loopcontrols]
+    )
+    environment.filters["tojson"] = _to_json
+    environment.globals["raise_exception"] = _raise_exception
+    environment.globals["strftime_now"] = _strftime_now
+    return environment
+
+
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """Jinja's own filter escapes HTML, which a prompt is not."""
+    return json.dumps(
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
+
+
+def _raise_exception(message: str) -> str:
+    raise jinja2.TemplateError(message)
+
+
+def _strftime_now(pattern: str) -> str:
+    return datetime.now().astimezone().strftime(pattern)

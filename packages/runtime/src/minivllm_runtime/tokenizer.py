@@ -1,0 +1,198 @@
+"""Text to token ids and back, as the Hugging Face tokenizer of the same model does it."""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from tokenizers import AddedToken
+from tokenizers import Tokenizer as Backend
+
+from minivllm_runtime.byte_level import UNICODE_TO_BYTE
+from minivllm_runtime.chat_template import ChatTemplate
+from minivllm_runtime.errors import InvalidParameter
+
+_SPACE_MARK = "▁"
+_MAX_NFC_SHRINKAGE = 3
+"""Composing characters takes at most three times as many UTF-8 bytes to one third: three Hangul jamo to a syllable."""
+
+
+class Tokenizer:
+    """A tokenizer and what belongs to it. Nothing here changes after construction.
+
+    Encoding is safe from several threads; `clone` gives each thread an object of its own all the same, so that none
+    waits for another.
+
+    Args:
+        backend: Taken over: truncation and padding are switched off, missing special tokens are added.
+        special_tokens: Named special tokens, for example {"bos_token": "<s>", "eos_token": "</s>"}.
+        eos_token_ids: Ids that end a sequence beside the tokenizer's own "eos_token".
+        chat_template: Jinja source, None for a model without one.
+
+    Attributes:
+        backend: The wrapped object; DecodeStream needs it.
+        special_tokens: As given.
+        special_token_ids: Ids that `skip_special_tokens` leaves out.
+        bos_token_id: Begin of sequence, if the tokenizer has one.
+        eos_token_ids: Every id that ends a sequence.
+        vocab_size: Ids from 0 to vocab_size - 1 mean something; embedding rows from there on are padding.
+
+    Raises:
+        ModelLoadError: the chat template is damaged.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        special_tokens: Mapping[str, str] | None = None,
+        eos_token_ids: Collection[int] = (),
+        chat_template: str | None = None,
+    ) -> None:
+        self.backend = backend
+        self.special_tokens = dict(special_tokens or {})
+        backend.no_truncation()
+        backend.no_padding()
+        _mark_special(backend, self.special_tokens.values())
+        self._added = backend.get_added_tokens_decoder()
+        self.special_token_ids = frozenset(i for i, token in self._added.items() if token.special)
+        self.bos_token_id = self._named_id("bos_token")
+        eos_token_id = self._named_id("eos_token")
+        self.eos_token_ids = frozenset(eos_token_ids) | (
+            {eos_token_id} if eos_token_id is not None else set()
+        )
+        self.vocab_size = max(
+            backend.get_vocab_size(with_added_tokens=False), max(self._added, default=-1) + 1
+        )
+        self._chat_template_source = chat_template
+        self._chat_template = (
+            None if chat_template is None else ChatTemplate(chat_template, self.special_tokens)
+        )
+        self._is_byte_level = _uses(backend.decoder, "ByteLevel")
+        self._is_sentencepiece = not self._is_byte_level and _uses(backend.decoder, "ByteFallback")
+
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        """Token ids of a raw prompt, with BOS only where this tokenizer adds one.
+
+        Raises:
+            InvalidParameter: the text has a lone surrogate, which no encoding can hold.
+        """
+        try:
+            return list(self.backend.encode(text, add_special_tokens=add_special_tokens).ids)
+        except TypeError as error:  # what the library makes of a string that has no UTF-8 form
+            raise InvalidParameter(
+                "prompt", "the text has a lone surrogate, which is no character"
+            ) from error
+
+    def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        """Token ids of a conversation, ending where the assistant's answer begins.
+
+        The template writes all special tokens itself: none is added.
+
+        Args:
+            messages: Each with "role" and "content" strings, oldest first.
+
+        Raises:
+            InvalidParameter: no messages, the model has no chat template, or the template refuses the messages.
+        """
+        if not messages:
+            raise InvalidParameter("messages", "messages must hold at least one message")
+        if self._chat_template is None:
+            raise InvalidParameter("messages", "this model has no chat template; use a plain prompt")
+        return self.encode(self._chat_template.render(messages), add_special_tokens=False)
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        """The text of all ids at once; bytes that are no UTF-8 become U+FFFD, ids outside the vocabulary nothing."""
+        return str(self.backend.decode(list(token_ids), skip_special_tokens=skip_special_tokens))
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """The bytes that a token stands for, be they whole characters or not; none for an id outside the vocabulary."""
+        added = self._added.get(token_id)
+        if added is not None:
+            return str(added.content).encode()
+        token = self.backend.id_to_token(token_id)
+        if token is None:
+            return b""
+        if self._is_byte_level:
+            return _byte_level_bytes(token)
+        if self._is_sentencepiece:
+            return _sentencepiece_bytes(token)
+        return self.decode([token_id], skip_special_tokens=False).encode()
+
+    def special_token_id(self, text: str) -> int | None:
+        """The id of the special token spelled exactly `text`."""
+        token_id = self.backend.token_to_id(text)
+        return token_id if token_id in self.special_token_ids else None
+
+    @cached_property
+    def longest_token_bytes(self) -> int | None:
+        """No token stands for more bytes of UTF-8 text than this; None if one may stand for any number.
+
+        A text of more than n times as many bytes has more than n tokens, which is known without encoding it.
+        """
+        shrinkage = _normalizer_shrinkage(self.backend)
+        if shrinkage is None or any(token.lstrip or token.rstrip for token in self._added.values()):
+            return None
+        if not self._is_byte_level and not (self._is_sentencepiece and _covers_all_bytes(self.backend)):
+            return None  # a run of unknown characters may become one token
+        # Spellings are at least as long as what they stand for: a byte is a character, and so is a space.
+        longest = max(
+            len(token if self._is_byte_level else token.encode()) for token in self.backend.get_vocab()
+        )
+        longest_added = max((len(token.content.encode()) for token in self._added.values()), default=0)
+        return max(longest, longest_added) * shrinkage
+
+    def clone(self) -> "Tokenizer":
+        """An equal tokenizer that shares no object with this one."""
+        return Tokenizer(
+            Backend.from_str(self.backend.to_str()),
+            special_tokens=self.special_tokens,
+            eos_token_ids=self.eos_token_ids,
+            chat_template=self._chat_template_source,
+        )
+
+    def _named_id(self, name: str) -> int | None:
+        token = self.special_tokens.get(name)
+        return None if token is None else self.backend.token_to_id(token)
+
+
+def _mark_special(backend: Backend, tokens: Collection[str]) -> None:
+    """Makes every named token a special one; tokens that are already added keep how they match."""
+    added = {token.content: token for token in backend.get_added_tokens_decoder().values()}
+    for text in tokens:
+        token = added.get(text) or AddedToken(text, special=True, normalized=False)
+        if not token.special or text not in added:
+            token.special = True
+            backend.add_special_tokens([token])
+
+
+def _uses(component: Any, name: str) -> bool:
+    """Whether a decoder is, or contains, one of this name; its pickled form is the only place that tells."""
+    return component is not None and f'"{name}"'.encode() in component.__getstate__()
+
+
+def _normalizer_shrinkage(backend: Backend) -> int | None:
+    """How many times shorter, in UTF-8, normalizing can make a text; None if there is no bound."""
+    if backend.normalizer is None:
+        return 1
+    state = json.loads(backend.normalizer.__getstate__())
+    kinds = {part["type"] for part in state.get("normalizers", [state])}
+    if not kinds <= {"NFC", "Prepend", "Replace"}:
+        return None
+    return _MAX_NFC_SHRINKAGE if "NFC" in kinds else 1
+
+
+def _covers_all_bytes(backend: Backend) -> bool:
+    return all(backend.token_to_id(f"<0x{byte:02X}>") is not None for byte in range(256))
+
+
+def _byte_level_bytes(token: str) -> bytes:
+    if all(character in UNICODE_TO_BYTE for character in token):
+        return bytes(UNICODE_TO_BYTE[character] for character in token)
+    return token.encode()  # a spelling that no text can lead to, a place holder for instance
+
+
+def _sentencepiece_bytes(token: str) -> bytes:
+    if len(token) == len("<0x00>") and token.startswith("<0x") and token.endswith(">"):
+        return bytes([int(token[3:5], 16)])
+    return token.replace(_SPACE_MARK, " ").encode()
