@@ -1,5 +1,3 @@
-import json
-
 import pytest
 
 from minivllm_bench.cli import main

@@ -91,5 +91,5 @@ def test_no_repeat_is_refused():
 def test_a_run_with_other_token_counts_than_asked_is_no_figure(lengths):
     requests = [BenchRequest((1,), 2), BenchRequest((1,), 3)]
     run = TimedRun(tuple(Completion((7,) * length, "") for length in lengths), 1.0)
-    with pytest.raises(InvalidRun, match="^a "):
+    with pytest.raises(InvalidRun, match=r"^a "):
         checked("a", requests, run)

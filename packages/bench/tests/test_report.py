@@ -61,7 +61,9 @@ def test_each_peer_is_compared_with_the_first_engine_of_its_workload():
 @given(times=st.lists(st.floats(0.01, 100.0), min_size=2, max_size=5), tokens=st.integers(1, 10_000))
 def test_with_equal_tokens_a_ratio_is_that_of_the_median_times(times, tokens):
     engines = [Measurement(str(index), "w", (time,), (1,), (tokens,)) for index, time in enumerate(times)]
-    assert [ratio.ratio for ratio in ratios(engines)] == [pytest.approx(time / times[0]) for time in times[1:]]
+    assert [ratio.ratio for ratio in ratios(engines)] == [
+        pytest.approx(time / times[0]) for time in times[1:]
+    ]
 
 
 def test_the_json_has_the_machine_the_settings_and_a_row_per_measurement():
@@ -84,7 +86,12 @@ def test_the_json_has_the_machine_the_settings_and_a_row_per_measurement():
         "seconds_max": 4.0,
         "spread": 1.5,
     }
-    assert report["ratios"][1] == {"workload": "decode_b1", "engine": "minivllm", "peer": "vllm", "ratio": 0.5}
+    assert report["ratios"][1] == {
+        "workload": "decode_b1",
+        "engine": "minivllm",
+        "peer": "vllm",
+        "ratio": 0.5,
+    }
 
 
 def test_the_table_shows_ratios_beside_peers_and_the_spread():

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from minivllm_bench.errors import InvalidSetting
 from minivllm_bench.workloads import FIXED_WORKLOADS, LengthRange, Workload, find_workload
 
-lengths = st.tuples(st.integers(1, 40), st.integers(0, 40)).map(lambda pair: LengthRange(pair[0], pair[0] + pair[1]))
+lengths = st.tuples(st.integers(1, 40), st.integers(0, 40)).map(
+    lambda pair: LengthRange(pair[0], pair[0] + pair[1])
+)
 workloads = st.builds(Workload, st.text(max_size=8), st.integers(1, 8), lengths, lengths)
 
 
@@ -54,10 +56,14 @@ def test_decode_exists_for_every_batch_size(count):
     ],
 )
 def test_published_workloads_have_their_published_sizes(name, num_requests, input_len, output_len):
-    assert find_workload(name) == Workload(name, num_requests, LengthRange(*input_len), LengthRange(*output_len))
+    assert find_workload(name) == Workload(
+        name, num_requests, LengthRange(*input_len), LengthRange(*output_len)
+    )
 
 
-@pytest.mark.parametrize("name", ["", "decode", "decode_b0", "decode_b-1", "decode_b01", "decode_b8 ", "Decode_b8"])
+@pytest.mark.parametrize(
+    "name", ["", "decode", "decode_b0", "decode_b-1", "decode_b01", "decode_b8 ", "Decode_b8"]
+)
 def test_unknown_names_are_refused_with_the_known_ones(name):
     with pytest.raises(InvalidSetting, match="seed_8x32") as caught:
         find_workload(name)

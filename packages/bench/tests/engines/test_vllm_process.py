@@ -36,7 +36,8 @@ STAND_IN = """
             if prompts[0]["prompt_token_ids"] == [66]:
                 raise RuntimeError("the engine core died")
             return [
-                Record(outputs=[Record(token_ids=prompt["prompt_token_ids"] * param.max_tokens, text=self.binding)])
+                Record(outputs=[Record(token_ids=prompt["prompt_token_ids"] * param.max_tokens,
+                                       text=self.binding)])
                 for prompt, param in zip(prompts, params, strict=True)
             ]
 """
@@ -51,7 +52,13 @@ def settings(tmp_path):
     python.chmod(0o755)
 
     def make(**changes):
-        values = {"model": str(tmp_path), "dtype": "float32", "device": "cpu", "torch_threads": 1, "vllm_python": python}
+        values = {
+            "model": str(tmp_path),
+            "dtype": "float32",
+            "device": "cpu",
+            "torch_threads": 1,
+            "vllm_python": python,
+        }
         return EngineSettings(**(values | changes))
 
     return make
