@@ -3,14 +3,21 @@
 from collections.abc import Callable
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+from minivllm_runtime.loader.checkpoint import open_checkpoint
 from minivllm_runtime.tokenizer import Tokenizer
 
 from .scripted.byte_level import byte_level_tokenizer
 from .scripted.sentencepiece import sentencepiece_tokenizer
 
 
-@pytest.fixture
+# Properties are about results: a busy machine must not fail them.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
+
+
+@pytest.fixture(scope="session")
 def make_byte_tokenizer() -> Callable[..., Tokenizer]:
     """Builds byte-level tokenizers with extra tokens: `scripted.byte_level.byte_level_tokenizer`."""
     return byte_level_tokenizer
@@ -26,3 +33,9 @@ def byte_tokenizer() -> Tokenizer:
 def byte_fallback_tokenizer() -> Tokenizer:
     """A small SentencePiece-type vocabulary with byte-fallback tokens: `scripted.sentencepiece`."""
     return sentencepiece_tokenizer()
+
+
+@pytest.fixture(scope="session")
+def smollm2_tokenizer() -> Tokenizer:
+    """The real tokenizer of the default model."""
+    return open_checkpoint("smollm2").load_tokenizer()

@@ -120,7 +120,7 @@ class TestMaxTokens:
 
 class TestTokenIds:
     def test_ids_up_to_the_embedding_are_accepted(self, processor, byte_tokenizer):
-        assert VOCAB_SIZE - 1 >= byte_tokenizer.vocab_size
+        assert byte_tokenizer.vocab_size <= VOCAB_SIZE - 1
         (request,) = processor.make_requests("r", [[0, VOCAB_SIZE - 1]], SamplingParams())
         assert request.prompt_token_ids == (0, VOCAB_SIZE - 1)
 

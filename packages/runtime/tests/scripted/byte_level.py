@@ -16,8 +16,8 @@ FIRST_EXTRA = 258
 def byte_level_tokenizer(extra_tokens: Sequence[str] = (), *, has_bos: bool = True) -> Tokenizer:
     """Byte-level BPE without merges.
 
-    Ids 0-255 are the bytes themselves; 256 is <|im_end|>, which ends a sequence; 257 is <|im_start|>, which begins
-    one if `has_bos`; then come `extra_tokens`, which no text encodes to.
+    Ids 0-255 are the bytes themselves; 256 is <|im_end|>, which ends a sequence; 257 is <|im_start|>, which
+    begins one if `has_bos`; then come `extra_tokens`, which no text encodes to.
     """
     chars = {byte: char for char, byte in UNICODE_TO_BYTE.items()}
     vocab = {char: byte for byte, char in chars.items()} | {"<|im_end|>": IM_END, "<|im_start|>": IM_START}
