@@ -1,0 +1,184 @@
+"""Random calls to a scheduler in every configuration, on a shadow memory.
+
+The conftest's executor proves every read and its `World` every id. The machines add what may be called when,
+and the invariants after each call.
+"""
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from minivllm_scheduler import FCFS, LEAST_COMPUTED, LIFO, PRIORITY, QueueFull, Request, RequestTooLarge
+
+PREFIX = (1, 2, 3, 4, 5, 1, 2, 3)
+IDS = st.integers(0, 5)
+PROMPTS = st.one_of(
+    st.lists(IDS, min_size=1, max_size=10).map(tuple),
+    st.builds(lambda length, tail: (*PREFIX[:length], *tail), st.integers(1, 8), st.lists(IDS, max_size=4)),
+)
+MAX_MODEL_LEN = 20
+
+
+@st.composite
+def batches(draw):
+    """The choices of one prompt, or unrelated requests: what a caller adds at once, but for the ids."""
+    group = draw(st.sampled_from([None, None, "g", "h"]))
+    prompt = draw(PROMPTS)
+    return [
+        {
+            "prompt_token_ids": prompt if group else draw(PROMPTS),
+            "max_tokens": draw(st.integers(1, 10)),
+            "stop_token_ids": frozenset(draw(st.sets(IDS, max_size=1))),
+            "priority": draw(st.integers(0, 2)),
+            "cache_salt": draw(st.sampled_from(["", "", "pepper"])),
+            "group": group,
+            "reads_prefix_cache": draw(st.sampled_from([True, True, False])),
+            "runs_ahead": draw(st.sampled_from([True, True, False])),
+        }
+        for _ in range(draw(st.integers(1, 4)))
+    ]
+
+
+@st.composite
+def configurations(draw):
+    max_num_seqs = draw(st.integers(1, 5))
+    return {
+        "num_blocks": draw(st.integers(1, 12)),
+        "block_size": draw(st.integers(1, 4)),
+        "prefix_caching": draw(st.sampled_from([True, True, False])),
+        "max_num_seqs": max_num_seqs,
+        "max_num_batched_tokens": draw(st.integers(max_num_seqs, max_num_seqs + 12)),
+        "max_num_waiting": draw(st.integers(2, 12)),
+        "max_model_len": MAX_MODEL_LEN,
+        "watermark": draw(st.sampled_from([0.0, 0.01, 0.3])),
+        "prefill_chunk_size": draw(st.sampled_from([None, None, 1, 3])),
+        "order": draw(st.sampled_from([FCFS, PRIORITY])),
+        "victim": draw(st.sampled_from([LIFO, LEAST_COMPUTED])),
+    }
+
+
+class SchedulerMachine(RuleBasedStateMachine):
+    """What all drivers do: add, abort, and check after every rule. Subclasses take the steps."""
+
+    make_world: Any
+    run_ahead = False
+    world: Any = None
+
+    @initialize(configuration=configurations(), keeps_launched_steps=st.booleans())
+    def build(self, configuration, keeps_launched_steps):
+        self.world = self.make_world(run_ahead=self.run_ahead, **configuration)
+        self.world.executor.keeps_launched_steps = keeps_launched_steps
+        self.max_num_waiting = configuration["max_num_waiting"]
+        self.num_added = 0
+
+    @rule(batch=batches())
+    def add(self, batch):
+        world = self.world
+        requests = [
+            Request(request_id=f"r{self.num_added + i}", **options) for i, options in enumerate(batch)
+        ]
+        pool_tokens = world.kv.num_blocks * world.kv.block_size
+        largest = max(len(request.prompt_token_ids) + request.max_tokens for request in requests)
+        before = world.scheduler.stats()
+        if largest > MAX_MODEL_LEN or largest - 1 > pool_tokens:
+            expected = RequestTooLarge
+        elif before.num_waiting + len(requests) > self.max_num_waiting:
+            expected = QueueFull
+        else:
+            self.num_added += len(requests)
+            world.add_all(requests)
+            return
+        with pytest.raises(expected):
+            world.add_all(requests)
+        assert world.scheduler.stats() == before
+
+    @rule(pick=st.integers(0, 1000))
+    def abort(self, pick):
+        if self.world.requests:
+            ids = list(self.world.requests)
+            request_id = ids[pick % len(ids)]
+            self.world.abort(request_id)
+            assert not self.world.scheduler.abort(request_id, self.world.now)
+
+    @invariant()
+    def holds(self):
+        if self.world is not None:
+            self.world.scheduler.check_invariants()
+            assert self.world.scheduler.has_requests == bool(self.world.live)
+
+    def teardown(self):
+        if self.world is not None:
+            self.world.drain()
+
+
+class InOrderMachine(SchedulerMachine):
+    """Steps taken by a StepLoop; some fail."""
+
+    @rule(num_steps=st.integers(1, 6))
+    def step(self, num_steps):
+        for _ in range(num_steps):
+            self.world.step()
+
+    @rule(place=st.sampled_from(["launch", "result"]))
+    def step_fails(self, place):
+        world = self.world
+        world.executor.fail_at = place
+        try:
+            world.step()
+        except world.executor.Fault:
+            world.fail()
+            assert world.scheduler.num_in_flight == 0
+        world.executor.fail_at = None
+
+
+class OneAheadMachine(InOrderMachine):
+    run_ahead = True
+
+
+class ByHandMachine(SchedulerMachine):
+    """Steps taken in every order that the scheduler allows, which is more than the loop does."""
+
+    @rule()
+    def schedule(self):
+        world = self.world
+        output = world.scheduler.schedule(world.now)
+        if output is not None:
+            world.executor.launch(output)
+        elif world.scheduler.num_in_flight == 0:
+            assert not world.scheduler.has_requests
+        assert world.scheduler.num_in_flight <= 2
+
+    @precondition(lambda self: self.world is not None and self.world.scheduler.num_in_flight)
+    @rule()
+    def update(self):
+        self.world.take(self.world.scheduler.update(self.world.executor.result(), self.world.now))
+
+    @rule()
+    def fail(self):
+        self.world.executor.results.clear()
+        self.world.fail()
+
+    def teardown(self):
+        while self.world is not None and self.world.scheduler.num_in_flight:
+            self.update()
+        super().teardown()
+
+
+@pytest.mark.parametrize("driver", [InOrderMachine, OneAheadMachine, ByHandMachine])
+def test_any_sequence_of_calls_keeps_the_promises(make_world, driver):
+    run_state_machine_as_test(
+        type(driver.__name__, (driver,), {"make_world": staticmethod(make_world)}),
+        settings=settings(
+            max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
+    )
