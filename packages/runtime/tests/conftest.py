@@ -5,12 +5,10 @@ from collections.abc import Callable
 import pytest
 from hypothesis import HealthCheck, settings
 
-from minivllm_runtime.loader.checkpoint import open_checkpoint
 from minivllm_runtime.tokenizer import Tokenizer
 
 from .scripted.byte_level import byte_level_tokenizer
 from .scripted.sentencepiece import sentencepiece_tokenizer
-
 
 # Properties are about results: a busy machine must not fail them.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -38,4 +36,6 @@ def byte_fallback_tokenizer() -> Tokenizer:
 @pytest.fixture(scope="session")
 def smollm2_tokenizer() -> Tokenizer:
     """The real tokenizer of the default model."""
+    from minivllm_runtime.loader.checkpoint import open_checkpoint  # it imports torch, which few tests need
+
     return open_checkpoint("smollm2").load_tokenizer()
