@@ -1,7 +1,7 @@
-"""The alphabet of byte-level BPE: a printable character for each byte, so that vocabularies can be text files.
+"""The alphabet of byte-level BPE: a printable character for each byte, so that vocabularies can be text.
 
-Bytes that print as one visible Latin-1 character stand for themselves; the others, in ascending order, are given the
-code points from 256 on. From GPT-2's `encoder.py`, https://github.com/openai/gpt-2.
+Bytes that print as one visible Latin-1 character stand for themselves; the others, in ascending order, are
+given the code points from 256 on. From GPT-2's `encoder.py`, https://github.com/openai/gpt-2.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Renders the chat templates that come with models: Jinja, written by strangers, hence a sandbox.
 
-The environment is that of `transformers.apply_chat_template`, so that the text is the same character for character;
-importing it from there would cost more than a second at the first chat request.
+The environment is that of `transformers.apply_chat_template`, so that the text is the same character for
+character; importing it from there would cost more than a second at the first chat request.
 """
 
 import json
@@ -46,7 +46,7 @@ class ChatTemplate:
             messages: Each with "role" and "content", oldest first.
 
         Raises:
-            InvalidParameter: the template refuses the messages, for example an unknown role or order of roles.
+            InvalidParameter: the template refuses the messages, for example an unknown role.
         """
         try:
             return self._template.render(
@@ -64,7 +64,7 @@ class ChatTemplate:
 
 
 class _GenerationBlock(Extension):
-    """`{% generation %}…{% endgeneration %}` marks the assistant's text for training; the text is rendered as it is."""
+    """`{% generation %}` marks the assistant's text for training; the text is rendered as it is."""
 
     tags = {"generation"}  # noqa: RUF012
 

@@ -1,6 +1,7 @@
 """Text to token ids and back, as the Hugging Face tokenizer of the same model does it."""
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -13,15 +14,13 @@ from minivllm_runtime.chat_template import ChatTemplate
 from minivllm_runtime.errors import InvalidParameter
 
 _SPACE_MARK = "▁"
+_BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
 _MAX_NFC_SHRINKAGE = 3
-"""Composing characters takes at most three times as many UTF-8 bytes to one third: three Hangul jamo to a syllable."""
+"""Composing takes no text to less than a third of its UTF-8 bytes: three Hangul jamo to one syllable."""
 
 
 class Tokenizer:
-    """A tokenizer and what belongs to it. Nothing here changes after construction.
-
-    Encoding is safe from several threads; `clone` gives each thread an object of its own all the same, so that none
-    waits for another.
+    """A tokenizer and what belongs to it; nothing of it changes after construction, so threads may share it.
 
     Args:
         backend: Taken over: truncation and padding are switched off, missing special tokens are added.
@@ -93,7 +92,7 @@ class Tokenizer:
             messages: Each with "role" and "content" strings, oldest first.
 
         Raises:
-            InvalidParameter: no messages, the model has no chat template, or the template refuses the messages.
+            InvalidParameter: no messages, no chat template, or the template refuses the messages.
         """
         if not messages:
             raise InvalidParameter("messages", "messages must hold at least one message")
@@ -102,11 +101,11 @@ class Tokenizer:
         return self.encode(self._chat_template.render(messages), add_special_tokens=False)
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        """The text of all ids at once; bytes that are no UTF-8 become U+FFFD, ids outside the vocabulary nothing."""
+        """The text of all ids at once; bytes that are no UTF-8 become U+FFFD, unknown ids nothing."""
         return str(self.backend.decode(list(token_ids), skip_special_tokens=skip_special_tokens))
 
     def token_bytes(self, token_id: int) -> bytes:
-        """The bytes that a token stands for, be they whole characters or not; none for an id outside the vocabulary."""
+        """The bytes that a token stands for, whole characters or not; none for an unknown id."""
         added = self._added.get(token_id)
         if added is not None:
             return str(added.content).encode()
@@ -193,6 +192,6 @@ def _byte_level_bytes(token: str) -> bytes:
 
 
 def _sentencepiece_bytes(token: str) -> bytes:
-    if len(token) == len("<0x00>") and token.startswith("<0x") and token.endswith(">"):
-        return bytes([int(token[3:5], 16)])
+    if byte := _BYTE_TOKEN.fullmatch(token):
+        return bytes.fromhex(byte[1])
     return token.replace(_SPACE_MARK, " ").encode()

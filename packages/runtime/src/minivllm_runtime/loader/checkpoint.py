@@ -31,9 +31,10 @@ class Checkpoint(Protocol):
         """How many tensors `tensors` yields."""
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
-        """Hugging Face's names and tensors ("model.layers.0.self_attn.q_proj.weight", [out, in]), one at a time.
+        """Hugging Face's names and tensors, one at a time.
 
-        Rows of q and k are in the half-split order of rotary pairs (i, i + head_dim / 2).
+        "model.layers.0.self_attn.q_proj.weight", for example: [num_heads * head_dim, hidden_size]. Rows of q
+        and k are in the half-split order of rotary pairs (i, i + head_dim / 2).
         """
 
     def load_tokenizer(self) -> Tokenizer:
@@ -44,8 +45,8 @@ def open_checkpoint(model: str) -> Checkpoint:
     """Finds a model and reads its config; weights are read later.
 
     Args:
-        model: "smollm2" for the model that comes as a Python package, a local folder, a `.gguf` file, or a hub id. A
-            local path wins over a hub id of the same name.
+        model: "smollm2" for the model that comes as a Python package, a local folder, a `.gguf` file, or a
+            hub id. A local path wins over a hub id of the same name.
 
     Raises:
         ModelLoadError: with one line that says what is missing, damaged or not supported.
@@ -61,7 +62,7 @@ def open_checkpoint(model: str) -> Checkpoint:
 
 
 def _bundled_file() -> Path:
-    """The GGUF file of the bundled model; its package is located, not imported, for an import would run a library."""
+    """The file of the bundled model; its package is located, not imported: it would load a library."""
     spec = importlib.util.find_spec(_BUNDLED_PACKAGE)
     folders = (spec.submodule_search_locations if spec else None) or ()
     files = [file for folder in folders for file in sorted(Path(folder).glob("*.gguf"))]

@@ -5,17 +5,19 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from minivllm_runtime.errors import ModelLoadError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigFields:
     """A mapping from a file whose values are checked when they are asked for.
 
-    A key that is null counts as absent. Every accessor without a default raises ModelLoadError when the key is absent;
-    all of them raise it, naming file, key and value, when the value has the wrong type.
+    A key that is null counts as absent. An accessor without a default raises ModelLoadError when the key is
+    absent; all of them raise it, naming file, key and value, when the value has the wrong type.
 
     Attributes:
         source: Where the mapping stands, for messages.
@@ -103,6 +105,15 @@ class ConfigFields:
         if not all(_is_int(item) and item >= 0 for item in items):
             raise self._wrong(key, "an integer or a list of integers")
         return tuple(items)
+
+    def array(self, key: str, kind: type[T]) -> list[T]:
+        """A list whose items are all of one type, empty if absent."""
+        value = self.values.get(key)
+        if value is None:
+            return []
+        if not isinstance(value, list) or not all(type(item) is kind for item in value):
+            raise ModelLoadError(f"{self.source}: {key} must be a list of items of type {kind.__name__}")
+        return value
 
     def _value(self, key: str, default: float | None) -> Any:
         value = self.values.get(key)

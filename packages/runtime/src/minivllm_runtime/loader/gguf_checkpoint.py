@@ -76,16 +76,18 @@ class GGUFCheckpoint:
         if self.config.architecture != "llama":
             return tensor
         if ".q_proj." in name:
-            return _half_split(tensor, self.config.num_heads)
+            return self._half_split(name, tensor, self.config.num_heads)
         if ".k_proj." in name:
-            return _half_split(tensor, self.config.num_kv_heads)
+            return self._half_split(name, tensor, self.config.num_kv_heads)
         return tensor
 
-
-def _half_split(rows: Tensor, num_heads: int) -> Tensor:
-    """Rows [num_heads * head_dim, ...] of each head from pairs (2i, 2i + 1) to pairs (i, i + head_dim / 2)."""
-    pairs = rows.view(num_heads, -1, 2, *rows.shape[1:])
-    return pairs.transpose(1, 2).reshape(rows.shape)
+    def _half_split(self, name: str, rows: Tensor, num_heads: int) -> Tensor:
+        """Rows of each head from the order of pairs (2i, 2i + 1) to that of pairs (i, i + head_dim / 2)."""
+        expected = num_heads * self.config.head_dim
+        if rows.shape[0] != expected:
+            raise ModelLoadError(f"{self._file.path}: {name} has {rows.shape[0]} rows, expected {expected}")
+        pairs = rows.view(num_heads, self.config.head_dim // 2, 2, *rows.shape[1:])
+        return pairs.transpose(1, 2).reshape(rows.shape)
 
 
 def _hugging_face_name(path: Path, name: str) -> str:

@@ -1,7 +1,7 @@
 """The metadata of a GGUF file as a ModelConfig.
 
-Keys: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Biases, query and key norms and a tied head are not in the
-metadata; they show in which tensors the file has.
+Keys: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Biases, query and key norms and a tied head
+are not in the metadata; they show in which tensors the file has.
 """
 
 import math
@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from minivllm_runtime.errors import ModelLoadError
+from minivllm_runtime.loader.config_fields import ConfigFields
 from minivllm_runtime.loader.gguf_dequantize import dequantize
 from minivllm_runtime.loader.gguf_reader import GGUFFile
-from minivllm_runtime.loader.config_fields import ConfigFields
 from minivllm_runtime.models.model_config import Architecture, ModelConfig, RopeScaling
 
 ROPE_FREQUENCY_FACTORS = "rope_freqs.weight"
-"""A tensor [head_dim / 2] of divisors of the rotary frequencies; llama.cpp writes Llama 3's scaling this way."""
+"""Divisors of the rotary frequencies [head_dim / 2]; llama.cpp writes Llama 3's scaling this way."""
 
 _ARCHITECTURES: Mapping[str, Architecture] = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
 _REFUSED = (
@@ -106,8 +106,8 @@ def _head_dim(fields: ConfigFields, hidden_size: int, num_heads: int) -> int:
     value_dim = fields.positive_int("attention.value_length", head_dim)
     if fields.get("rope.dimension_count") not in (None, head_dim) or value_dim != head_dim or head_dim % 2:
         raise ModelLoadError(
-            f"{fields.source}: {head_dim} dimensions of a key, {value_dim} of a value, {rotary_dim} of them rotated; "
-            "supported: the same even number"
+            f"{fields.source}: key length {head_dim}, value length {value_dim}, {rotary_dim} rotated; "
+            "supported: all the same and even"
         )
     return head_dim
 
@@ -132,8 +132,8 @@ def _llama3_scaling(
 ) -> RopeScaling:
     """The scaling whose factors these are, if it is one of the published Llama 3 models'.
 
-    The file keeps the resulting factors, not what they were made from. All published models share the bounds that are
-    RopeScaling's defaults and differ in the factor, which is the largest of the list; the rest must then agree.
+    The file keeps the resulting factors, not what they were made from. All published models share the bounds
+    that are RopeScaling's defaults and differ in the factor, the largest of the list; the rest must agree.
     """
     scaling = RopeScaling(kind="llama3", factor=float(factors.max()))
     expected = _llama3_factors(scaling, theta, head_dim)
@@ -155,7 +155,7 @@ def _llama3_factors(scaling: RopeScaling, theta: float, head_dim: int) -> npt.ND
 
 
 def _dtype(file: GGUFFile) -> Literal["float32", "bfloat16", "float16"]:
-    """The dtype of the embedding; bfloat16 where it is quantized, since its exponent range always suffices."""
+    """The dtype of the embedding; bfloat16 where it is quantized: its exponent range always suffices."""
     match file.tensors["token_embd.weight"].format.name:
         case "F32":
             return "float32"

@@ -2,8 +2,8 @@
 
 A row is cut into blocks; a block holds one or two half-precision scales and small integers q, and stands for
 `scale * q + offset`. The K formats cut a block of 256 into 8 or 16 sub-blocks whose scales are small integers
-themselves. Layouts: `ggml-common.h` and `dequantize_row_*` of https://github.com/ggml-org/ggml. Each product and sum
-is a float32 operation in the order of that reference, so the results are bit-equal.
+themselves. Layouts: `ggml-common.h` and `dequantize_row_*` of https://github.com/ggml-org/ggml. Each product
+and sum is a float32 operation in the order of that reference, so the results are bit-equal.
 
 Shapes below: N blocks; `blocks` is uint8 [N, block_bytes], `out` float32 [N, block_size].
 """
@@ -29,7 +29,7 @@ def dequantize(data: npt.NDArray[np.uint8], ggml_format: GGMLFormat, shape: tupl
     Returns:
         A new float32 tensor of that shape.
     """
-    # NumPy asks the kernel for huge pages and PyTorch does not; page faults would cost more than the arithmetic.
+    # NumPy asks the kernel for huge pages, PyTorch does not; page faults would cost more than the arithmetic.
     out = torch.from_numpy(np.empty(shape, dtype=np.float32))
     blocks = torch.from_numpy(data).view(-1, ggml_format.block_bytes)
     _DECODERS[ggml_format.name](blocks, out.view(-1, ggml_format.block_size))
@@ -131,8 +131,8 @@ def _decode_q6_k(blocks: Tensor, out: Tensor) -> None:
 def _scales_and_offsets(blocks: Tensor) -> tuple[Tensor, Tensor]:
     """Scale and offset [N, 8] of the sub-blocks of Q4_K and Q5_K: 16 six-bit numbers packed into 12 bytes.
 
-    The low six bits of bytes 0-3 and 4-7 are scales and offsets of sub-blocks 0-3. For sub-blocks 4-7 the low four bits
-    are the halves of bytes 8-11 and the high two bits are the top bits of bytes 0-3 and 4-7.
+    The low six bits of bytes 0-3 and 4-7 are scales and offsets of sub-blocks 0-3. For sub-blocks 4-7 the low
+    four bits are the halves of bytes 8-11 and the high two are the top bits of bytes 0-3 and 4-7.
     """
     first, second, third = blocks[:, 4:8], blocks[:, 8:12], blocks[:, 12:16]
     scales = torch.cat([first & 63, (third & 15) | (first >> 6) << 4], dim=1)
@@ -141,7 +141,7 @@ def _scales_and_offsets(blocks: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _write_sub_blocks(out: Tensor, levels: Tensor, scale: Tensor, offset: Tensor | None) -> None:
-    """out = levels * scale - offset, with levels [N, S, L], scale and offset [N, S], S * L = block_size."""
+    """Writes levels * scale - offset: levels [N, S, L], scale and offset [N, S], S * L = block_size."""
     sub_blocks = out.view(levels.shape)
     sub_blocks.copy_(levels).mul_(scale.unsqueeze(-1))
     if offset is not None:

@@ -1,7 +1,7 @@
 """Reads the header of a GGUF file: metadata and where each tensor lies.
 
-The layout is that of the specification at https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. The tensor data
-stays on disk, mapped into memory, until someone asks for it.
+The layout is that of https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. The tensor data stays on
+disk, mapped into memory, until someone asks for it.
 """
 
 import math
@@ -133,7 +133,7 @@ class GGUFFile:
         self.tensors: Mapping[str, GGUFTensor] = cursor.tensors(num_tensors, self._alignment())
 
     def read(self, tensor: GGUFTensor) -> npt.NDArray[np.uint8]:
-        """The stored bytes of `tensor`, a view [num_bytes] of the mapped file; writing to it would change this process only."""
+        """The stored bytes [num_bytes] of `tensor`, a view of the mapped file."""
         return np.frombuffer(self._data, dtype=np.uint8, count=tensor.num_bytes, offset=tensor.offset)
 
     def _alignment(self) -> int:
@@ -202,7 +202,7 @@ class _Cursor:
             start = data_start + offset
             if start + num_bytes > self._size:
                 raise ModelLoadError(
-                    f"{self._path} is cut short: {name} ends at byte {start + num_bytes}, the file at {self._size}"
+                    f"{self._path} is cut short: {name} ends at {start + num_bytes}, the file at {self._size}"
                 )
             tensors[name] = GGUFTensor(name, shape, ggml_format, start, num_bytes)
         return tensors
@@ -211,7 +211,10 @@ class _Cursor:
         rank = self.u32()
         if not 1 <= rank <= MAX_DIMENSIONS:
             raise self._damaged(f"a tensor has {rank} dimensions")
-        return tuple(reversed([self.u64() for _ in range(rank)]))
+        shape = tuple(reversed([self.u64() for _ in range(rank)]))
+        if 0 in shape:
+            raise self._damaged(f"a tensor has the shape {list(shape)}")
+        return shape
 
     def _format(self) -> GGMLFormat:
         code = self.u32()
@@ -246,7 +249,7 @@ class _Cursor:
         return values
 
     def _bounded(self, count: int) -> int:
-        """`count`, refused when so many items cannot be in the rest of the file: a damaged count must not run on."""
+        """Passes `count` on if so many items can be in the rest of the file; a damaged one would run on."""
         if count > self._size - self._position:
             raise self._damaged(f"a count of {count} is larger than the file")
         return count

@@ -1,7 +1,7 @@
 """Builds a tokenizer from the metadata of a GGUF file.
 
-`tokenizer.ggml.model` says how text becomes tokens: "gpt2" is byte-level BPE, with the merges and the name of a rule
-that cuts text into words; "llama" is SentencePiece BPE, with scores instead of merges.
+`tokenizer.ggml.model` says how text becomes tokens: "gpt2" is byte-level BPE, with the merges and the name of
+a rule that cuts text into words; "llama" is SentencePiece BPE, with scores instead of merges.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ _WORDS: Mapping[str, str | None] = {
     "qwen2": _QWEN2_WORDS,
     "deepseek-r1-qwen": _QWEN2_WORDS,
 }
-"""How each value of `tokenizer.ggml.pre` cuts text into words; what `transformers` makes of it is the reference."""
+"""How each `tokenizer.ggml.pre` cuts text into words; what `transformers` makes of it is the reference."""
 
 
 class _TokenType(IntEnum):
@@ -88,9 +88,9 @@ def _tokenizer_fields(file: GGUFFile) -> ConfigFields:
 
 def _vocabulary(fields: ConfigFields) -> tuple[Sequence[str], Sequence[int]]:
     """Spelling and type of every token; unused ones at the end only pad the embedding and are left out."""
-    tokens: Sequence[str] = fields.get("tokens") or []
-    types: Sequence[int] = fields.get("token_type") or [_TokenType.NORMAL] * len(tokens)
-    if not tokens or not isinstance(tokens[0], str) or len(types) != len(tokens):
+    tokens = fields.array("tokens", str)
+    types = fields.array("token_type", int) or [int(_TokenType.NORMAL)] * len(tokens)
+    if not tokens or len(types) != len(tokens):
         raise ModelLoadError(f"{fields.source}: {len(tokens)} tokens with {len(types)} types")
     size = len(tokens)
     while size > 0 and types[size - 1] == _TokenType.UNUSED:
@@ -104,7 +104,7 @@ def _byte_level_bpe(fields: ConfigFields, tokens: Sequence[str]) -> Backend:
     rule = fields.get("pre", "gpt-2")
     if rule not in _WORDS:
         raise ModelLoadError(f"{fields.source}: unsupported pre {rule!r}; supported: {', '.join(_WORDS)}")
-    merges = [tuple(merge.split(" ")) for merge in fields.get("merges") or []]
+    merges = [_pair(fields, merge) for merge in fields.array("merges", str)]
     backend = Backend(_bpe(fields, tokens, merges, byte_fallback=False))
     words = _WORDS[rule]
     if words is None:
@@ -121,7 +121,7 @@ def _byte_level_bpe(fields: ConfigFields, tokens: Sequence[str]) -> Backend:
 
 
 def _sentencepiece_bpe(fields: ConfigFields, tokens: Sequence[str]) -> Backend:
-    scores: Sequence[float] = fields.get("scores") or []
+    scores = fields.array("scores", float)
     if len(scores) != len(tokens):
         raise ModelLoadError(f"{fields.source}: {len(tokens)} tokens with {len(scores)} scores")
     backend = Backend(_bpe(fields, tokens, _merges_from_scores(tokens, scores), byte_fallback=True))
@@ -136,19 +136,26 @@ def _sentencepiece_bpe(fields: ConfigFields, tokens: Sequence[str]) -> Backend:
 
 
 def _bpe(
-    fields: ConfigFields, tokens: Sequence[str], merges: Sequence[tuple[str, ...]], *, byte_fallback: bool
+    fields: ConfigFields, tokens: Sequence[str], merges: Sequence[tuple[str, str]], *, byte_fallback: bool
 ) -> BPE:
     vocab = {token: token_id for token_id, token in enumerate(tokens)}
     try:
         return BPE(vocab=vocab, merges=merges, byte_fallback=byte_fallback, fuse_unk=byte_fallback)
-    except Exception as error:  # noqa: BLE001 - the library raises nothing more precise
+    except Exception as error:  # the library raises nothing more precise
         raise ModelLoadError(f"{fields.source}: vocabulary and merges disagree: {error}") from error
 
 
-def _merges_from_scores(tokens: Sequence[str], scores: Sequence[float]) -> list[tuple[str, str]]:
-    """The merges that a SentencePiece vocabulary implies: any two tokens whose join is a token, best score first.
+def _pair(fields: ConfigFields, merge: str) -> tuple[str, str]:
+    left, _, right = merge.partition(" ")
+    if not left or not right:
+        raise ModelLoadError(f"{fields.source}: the merge {merge!r} does not name two tokens")
+    return left, right
 
-    Ties are put in the order of `transformers`: longer left part, then longer right part, then as the tokens stand.
+
+def _merges_from_scores(tokens: Sequence[str], scores: Sequence[float]) -> list[tuple[str, str]]:
+    """The merges that a SentencePiece vocabulary implies: two tokens whose join is a token, best score first.
+
+    Ties are put in the order of `transformers`: longer left part, longer right part, then as tokens stand.
     """
     ids = {token: token_id for token_id, token in enumerate(tokens)}
     found = []

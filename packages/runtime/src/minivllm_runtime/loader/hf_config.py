@@ -1,8 +1,8 @@
 """A Hugging Face `config.json` as a ModelConfig.
 
-The file is read directly: `transformers` takes seconds to import. Both spellings of the rotary parameters are known,
-`rope_theta` with `rope_scaling` and the `rope_parameters` of transformers 5. What the decoder does not implement is
-refused here, because a feature ignored is a model that answers nonsense.
+The file is read directly: `transformers` takes seconds to import. Both spellings of the rotary parameters are
+known, `rope_theta` with `rope_scaling` and the `rope_parameters` of transformers 5. What the decoder does not
+implement is refused here, because a feature ignored is a model that answers nonsense.
 """
 
 from collections.abc import Mapping
@@ -31,10 +31,10 @@ _QWEN3_HEAD_DIM = 128
 
 
 def read_hf_config(folder: Path) -> ModelConfig:
-    """The model that `config.json` in `folder` describes; end-of-sequence ids of `generation_config.json` win.
+    """The model that `config.json` in `folder` describes; `generation_config.json` says what ends a sequence.
 
     Raises:
-        ModelLoadError: the file is missing or damaged, or asks for a family or feature that is not implemented.
+        ModelLoadError: a file is missing or damaged, or asks for a family or feature that is not implemented.
     """
     config = ConfigFields.from_file(folder / "config.json")
     class_name = _class_name(config)
@@ -131,7 +131,7 @@ def _head_dim(config: ConfigFields, architecture: Architecture, hidden_size: int
 
 
 def _rope(config: ConfigFields, max_position_embeddings: int) -> tuple[float, RopeScaling | None]:
-    """Base and scaling of the rotary embedding; a dict of rotary parameters wins over `rope_theta` beside it."""
+    """Base and scaling of the rotary embedding; a dict of parameters wins over `rope_theta` beside it."""
     rope = config.nested("rope_scaling") or config.nested("rope_parameters") or config.empty()
     if rope.get("partial_rotary_factor") not in (None, 1, 1.0):
         raise _unsupported(rope, "partial_rotary_factor")

@@ -1,8 +1,8 @@
 """The tokenizer of a Hugging Face folder.
 
-`tokenizer.json` holds a whole tokenizer, and `transformers` takes seconds to import; so the file is used directly where
-`transformers` would use it as it is. Some of its tokenizer classes build parts anew instead; unless the file has the
-very same parts, they are left to do so.
+`tokenizer.json` holds a whole tokenizer, and `transformers` takes seconds to import; so the file is used
+directly where `transformers` would use it as it is. Some of its tokenizer classes build parts anew instead;
+unless the file has the very same parts, they are left to do so.
 """
 
 import json
@@ -27,8 +27,8 @@ _QWEN2_PARTS: tuple[Any, Any] = (
             {
                 "type": "Split",
                 "pattern": {
-                    "Regex": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-                    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+                    "Regex": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+                    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
                 },
                 "behavior": "Isolated",
                 "invert": False,
@@ -38,7 +38,7 @@ _QWEN2_PARTS: tuple[Any, Any] = (
     },
 )
 _GPT2_PARTS: tuple[Any, Any] = (None, {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True})
-"""Normalizer and pre-tokenizer that the class of this name builds, without `trim_offsets`, which ids do not feel."""
+"""Normalizer and pre-tokenizer that the class of this name builds; `trim_offsets` does not matter to ids."""
 
 
 def load_hf_tokenizer(folder: Path, config: ModelConfig) -> Tokenizer:
@@ -80,7 +80,7 @@ def _backend_as_it_is(folder: Path, settings: ConfigFields) -> Backend | None:
         return None
     try:
         backend = Backend.from_file(str(path))
-    except Exception as error:  # noqa: BLE001 - the library raises nothing more precise
+    except Exception as error:  # the library raises nothing more precise
         raise ModelLoadError(f"{path} is damaged: {error}") from error
     model_type = ConfigFields.from_file(folder / "config.json").get("model_type")
     return backend if _is_used_as_it_is(backend, model_type, settings.get("tokenizer_class")) else None
@@ -155,7 +155,7 @@ def _load_with_transformers(folder: Path, config: ModelConfig) -> Tokenizer:
     try:
         loaded = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         backend = loaded.backend_tokenizer
-    except Exception as error:  # noqa: BLE001 - whatever a damaged or exotic tokenizer makes the library raise
+    except Exception as error:  # whatever a damaged or exotic tokenizer leads to
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise ModelLoadError(f"cannot load a tokenizer from {folder}: {reason[0]}") from error
     return Tokenizer(

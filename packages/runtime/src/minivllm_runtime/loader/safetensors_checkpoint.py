@@ -7,9 +7,9 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from minivllm_runtime.errors import ModelLoadError
+from minivllm_runtime.loader.config_fields import ConfigFields
 from minivllm_runtime.loader.hf_config import read_hf_config
 from minivllm_runtime.loader.hf_tokenizer import load_hf_tokenizer
-from minivllm_runtime.loader.config_fields import ConfigFields
 from minivllm_runtime.models.model_config import ModelConfig
 from minivllm_runtime.tokenizer import Tokenizer
 
