@@ -1,0 +1,115 @@
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from minivllm_kernels.errors import InvalidTensor
+from minivllm_kernels.paged_decode_attention import num_kv_splits, paged_decode_attention
+from minivllm_kernels.reference import paged_decode_attention as reference
+
+EDGE_LENGTHS = [1, 15, 16, 17, 31, 32, 33]
+TOLERANCES = [(torch.float32, 1e-5), (torch.float16, 2e-3), (torch.bfloat16, 1.6e-2)]
+HEAD_SHAPES = [(64, 9, 3), (80, 5, 1), (96, 2, 2), (128, 8, 1), (128, 10, 2)]
+
+
+def decode_args(batch):
+    return (
+        batch.query,
+        batch.key_cache,
+        batch.value_cache,
+        batch.block_tables,
+        batch.context_lens,
+        batch.scale,
+    )
+
+
+@pytest.mark.parametrize(("head_dim", "num_heads", "num_kv_heads"), HEAD_SHAPES)
+@pytest.mark.parametrize(("dtype", "tolerance"), TOLERANCES)
+def test_equals_the_twin_at_block_edges(
+    device, paged_batch, poisoned, head_dim, num_heads, num_kv_heads, dtype, tolerance
+):
+    batch = paged_batch(device, EDGE_LENGTHS, heads=(num_heads, num_kv_heads), head_dim=head_dim, dtype=dtype)
+    with poisoned():
+        output = paged_decode_attention(*decode_args(batch))
+    assert output.dtype == dtype
+    torch.testing.assert_close(
+        output, reference.paged_decode_attention(*decode_args(batch)), atol=tolerance, rtol=tolerance
+    )
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), TOLERANCES)
+def test_splits_of_long_and_short_contexts_merge(device, paged_batch, poisoned, dtype, tolerance):
+    batch = paged_batch(device, [1, 64, 65, 128, 129, 520], dtype=dtype)
+    assert num_kv_splits(6 * 2, batch.block_tables.shape[1] * 16) == 4
+    with poisoned():
+        output = paged_decode_attention(*decode_args(batch))
+    torch.testing.assert_close(output.float(), batch.sdpa(), atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize("table_width", [3, 64])
+def test_padding_rows_become_zeros(device, paged_batch, poisoned, table_width):
+    batch = paged_batch(device, [0, 20, 0], table_width=table_width)
+    with poisoned():
+        output = paged_decode_attention(*decode_args(batch))
+    assert not output[0].any()
+    assert not output[2].any()
+    assert output[1].all()
+
+
+def test_reads_views_of_fused_projections_and_wide_tables(device, paged_batch):
+    batch = paged_batch(device, [5, 40])
+    fused = torch.cat((batch.query, torch.full_like(batch.query, float("nan"))), dim=1)
+    pool = torch.stack((batch.key_cache, batch.value_cache), dim=1)
+    wide_tables = torch.cat((batch.block_tables, batch.block_tables), dim=1)
+    output = paged_decode_attention(
+        fused[:, : batch.query.shape[1]],
+        pool[:, 0],
+        pool[:, 1],
+        wide_tables[:, : batch.block_tables.shape[1]],
+        batch.context_lens,
+        batch.scale,
+    )
+    torch.testing.assert_close(output, paged_decode_attention(*decode_args(batch)), atol=0, rtol=0)
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    lengths=st.lists(st.integers(0, 70), min_size=1, max_size=3),
+    block_size=st.sampled_from([1, 5, 16]),
+    table_width=st.sampled_from([None, 72]),
+)
+def test_any_lengths_and_block_sizes(device, paged_batch, poisoned, lengths, block_size, table_width):
+    batch = paged_batch(
+        device, lengths, heads=(3, 1), head_dim=16, block_size=block_size, table_width=table_width
+    )
+    with poisoned():
+        output = paged_decode_attention(*decode_args(batch))
+    torch.testing.assert_close(
+        output, reference.paged_decode_attention(*decode_args(batch)), atol=1e-5, rtol=1e-5
+    )
+
+
+def test_an_empty_batch_has_an_empty_result(device, paged_batch):
+    batch = paged_batch(device, [3])
+    output = paged_decode_attention(
+        batch.query[:0],
+        batch.key_cache,
+        batch.value_cache,
+        batch.block_tables[:0],
+        batch.context_lens[:0],
+        batch.scale,
+    )
+    assert output.shape == (0, *batch.query.shape[1:])
+
+
+@given(num_rows=st.integers(0, 10_000), max_context_len=st.integers(0, 1 << 20))
+def test_num_kv_splits_is_a_power_of_two_that_fits(num_rows, max_context_len):
+    splits = num_kv_splits(num_rows, max_context_len)
+    assert splits & (splits - 1) == 0
+    assert splits == 1 or (splits * num_rows <= 512 and splits * 128 <= max_context_len)
+
+
+def test_refuses_tables_of_another_batch_size(device, paged_batch):
+    batch = paged_batch(device, [3, 4])
+    with pytest.raises(InvalidTensor, match=r"context_lens has shape \(2,\), expected \(1,\)"):
+        paged_decode_attention(batch.query[:1], *decode_args(batch)[1:])
