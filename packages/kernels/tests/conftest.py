@@ -64,7 +64,7 @@ def build_paged_batch(
     dtype: torch.dtype = torch.float32,
     table_width: int | None = None,
 ) -> PagedBatch:
-    """Scatter random contexts over a pool full of NaN, in random block order; past a table's end ids are invalid.
+    """Scatter random contexts over a pool full of NaN, in random order; ids past a table's end are invalid.
 
     Each request has one query token unless `query_lens` is given.
     """
