@@ -37,22 +37,21 @@ class IncrementalDetokenizer:
 
     def push(self, token_ids: Sequence[int]) -> str:
         """Take the next ids; return the text they complete, which may be empty."""
-        return "".join(
-            self._push_one(token_id) for token_id in token_ids if token_id not in self._hidden_token_ids
-        )
+        visible = [token_id for token_id in token_ids if token_id not in self._hidden_token_ids]
+        return self._decode(b"".join(map(self._bytes, visible)))
 
     def finish(self) -> str:
         """Return what is left at the end: nothing, or U+FFFD for an unfinished character."""
         return self._decode(b"", final=True)
 
-    def _push_one(self, token_id: int) -> str:
+    def _bytes(self, token_id: int) -> bytes:
         data = self._tokenizer.token_bytes(token_id)
         if self._at_start:
             self._at_start = False
             # SentencePiece decoders drop the space that their encoders put before a text.
             shown = self._tokenizer.decode((token_id,), skip_special_tokens=False).encode()
             data = data[_num_leading_spaces(data) - _num_leading_spaces(shown) :]
-        return self._decode(data)
+        return data
 
     def _decode(self, data: bytes, *, final: bool = False) -> str:
         text = self._utf8.decode(data, final)

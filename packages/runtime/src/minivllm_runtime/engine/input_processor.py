@@ -44,14 +44,7 @@ class InputProcessor:
             InvalidParameter: the text cannot fit (found without encoding it), has a lone surrogate, or gives
                 no ids.
         """
-        try:
-            num_bytes = len(text.encode())
-        except UnicodeEncodeError as error:
-            code_point = ord(text[error.start])
-            raise InvalidParameter(
-                "prompt", f"the prompt has a lone surrogate (U+{code_point:04X}) at character {error.start}"
-            ) from None
-        self._check_size(num_bytes)
+        self._check_size(len(text.encode(errors="surrogatepass")))
         return self._bos_if_empty(self._tokenizer.encode(text))
 
     def make_requests(
