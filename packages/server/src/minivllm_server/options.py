@@ -1,8 +1,8 @@
-"""Command line options made from settings: each setting is declared once, name, default and help included."""
+"""Command line options made from settings: each setting is declared once, with its default and its help."""
 
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 from pydantic.fields import FieldInfo
@@ -37,15 +37,30 @@ def given(options: dict[str, OptionValue]) -> dict[str, OptionValue]:
 def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
     flag = f"--{name.replace('_', '-')}"
     kind: Any = str | None
-    if field.annotation in (bool, bool | None):
+    if _value_type(field) is bool:
         kind, flag = bool | None, f"{flag}/--no-{flag[2:]}"
     elif get_origin(field.annotation) is tuple:
         kind = list[str] | None
-    option = typer.Option(flag, help=field.description, show_default=_default_text(field.default))
+    option = typer.Option(flag, help=_help(field), metavar=_metavar(field))
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option]
     )
 
 
-def _default_text(default: Any) -> str | bool:
-    return False if default is None or default == () else str(default)
+def _value_type(field: FieldInfo) -> Any:
+    """The type of a field's value where it is not None, of its elements where it is a tuple."""
+    if not get_args(field.annotation) or get_origin(field.annotation) is Literal:
+        return field.annotation
+    return get_args(field.annotation)[0]
+
+
+def _metavar(field: FieldInfo) -> str:
+    value_type = _value_type(field)
+    if get_origin(value_type) is Literal:
+        return "|".join(get_args(value_type))
+    return {str: "TEXT", int: "INTEGER", float: "NUMBER", bool: ""}[value_type]
+
+
+def _help(field: FieldInfo) -> str:
+    shown = "" if field.default is None or field.default == () else f"  [default: {field.default}]"
+    return f"{field.description}{shown}"

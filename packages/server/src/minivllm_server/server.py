@@ -24,7 +24,7 @@ class DrainingServer(uvicorn.Server):
     """A uvicorn server that lets open requests finish before it stops.
 
     The first SIGTERM or SIGINT closes admission: new requests get 503. When no request is open the server
-    stops; those that outlive the drain time-out end with an error, since the engine is shut down under them. A
+    stops; those that outlive the drain time-out end with an error, as the engine is shut down under them. A
     second signal stops at once.
     """
 

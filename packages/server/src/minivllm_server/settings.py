@@ -17,7 +17,9 @@ ENV_PREFIX = "MINIVLLM_"
 class EngineSettings(BaseSettings):
     """What an engine is built from; the fields are those of `EngineConfig`, which checks the ranges."""
 
-    model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(env_prefix=ENV_PREFIX, frozen=True)
+    model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
+        env_prefix=ENV_PREFIX, env_ignore_empty=True, frozen=True
+    )
 
     model: str = Field("smollm2", description="Bundled name, local folder, .gguf file or hub id.")
     dtype: DType = Field("auto", description="Of weights, activations and KV cache.")

@@ -1,0 +1,71 @@
+from dataclasses import fields
+
+import pytest
+from pydantic import ValidationError
+
+from minivllm_runtime.config import EngineConfig
+from minivllm_runtime.errors import InvalidParameter
+from minivllm_server.settings import EngineSettings, ServerSettings
+
+
+def test_defaults_are_those_of_the_engine():
+    assert EngineSettings().engine_config() == EngineConfig()
+
+
+def test_every_field_of_the_engine_can_be_set():
+    assert set(EngineSettings.model_fields) == {field.name for field in fields(EngineConfig)}
+
+
+def test_a_variable_sets_what_no_flag_sets(monkeypatch):
+    monkeypatch.setenv("MINIVLLM_PORT", "8123")
+    monkeypatch.setenv("MINIVLLM_DTYPE", "float32")
+    monkeypatch.setenv("MINIVLLM_ENABLE_PREFIX_CACHING", "false")
+    monkeypatch.setenv("MINIVLLM_NUM_BLOCKS", "")
+    settings = ServerSettings(port="9000")
+    assert settings.port == 9000
+    assert settings.engine_config() == EngineConfig(dtype="float32", enable_prefix_caching=False)
+
+
+def test_flags_are_strings():
+    config = EngineSettings(num_blocks="64", max_num_seqs="4", model="some/folder").engine_config()
+    assert config == EngineConfig(num_blocks=64, max_num_seqs=4, model="some/folder")
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [
+        ("port", "65536"),
+        ("port", "-1"),
+        ("port", "http"),
+        ("dtype", "int4"),
+        ("device", "tpu"),
+        ("max_body_bytes", "0"),
+        ("drain_timeout_s", "-1"),
+        ("drain_timeout_s", "nan"),
+        ("write_timeout_s", "0"),
+        ("served_model_name", ""),
+        ("served_model_name", "a,,b"),
+    ],
+)
+def test_a_bad_value_is_refused_by_name(name, bad):
+    with pytest.raises(ValidationError) as caught:
+        ServerSettings(**{name: bad})
+    assert caught.value.errors()[0]["loc"] == (name,)
+
+
+def test_ranges_of_the_engine_are_the_engines():
+    with pytest.raises(InvalidParameter, match="block_size must be at least 1, got 0"):
+        EngineSettings(block_size="0").engine_config()
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ({}, ("m",)),
+        ({"served_model_name": "a"}, ("a",)),
+        ({"served_model_name": "a, b"}, ("a", "b")),
+        ({"served_model_name": ["a", "b"]}, ("a", "b")),
+    ],
+)
+def test_the_model_is_served_under_its_own_name_unless_others_are_given(given, names):
+    assert ServerSettings(model="m", **given).model_names == names
