@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 import textwrap
 
 import pytest
@@ -44,8 +45,9 @@ STAND_IN = """
 
 
 @pytest.fixture
-def settings(tmp_path):
-    """Settings for a Python that finds the stand-in."""
+def settings(tmp_path, monkeypatch):
+    """Settings for a Python that finds the stand-in; its logs go to `tmp_path`."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (tmp_path / "vllm.py").write_text(textwrap.dedent(STAND_IN))
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\nPYTHONPATH="{tmp_path}" exec "{sys.executable}" "$@"\n')
@@ -96,8 +98,18 @@ def test_closing_ends_the_process_and_may_be_repeated(engine):
 
 
 def test_a_model_that_does_not_load_is_one_line_with_vllms_own_reason(settings):
-    with pytest.raises(EngineFailed, match=r"^vllm ended with status 1: ValueError: no model at nowhere$"):
+    with pytest.raises(EngineFailed, match=r"^vllm ended with status 1: ValueError: no model at nowhere \("):
         VllmEngine.load(settings(model="nowhere"))
+
+
+def test_the_log_is_kept_only_after_a_failure(settings, tmp_path):
+    VllmEngine.load(settings()).close()
+    assert list(tmp_path.glob("*.log")) == []
+    with pytest.raises(EngineFailed) as caught:
+        VllmEngine.load(settings(model="nowhere"))
+    (log,) = tmp_path.glob("*.log")
+    assert str(log) in str(caught.value)
+    assert "Traceback" in log.read_text()
 
 
 def test_an_engine_that_dies_says_why_and_stays_dead(engine):

@@ -29,7 +29,10 @@ class VllmEngine:
         Raises:
             EngineFailed: the interpreter does not start, or vLLM does not load the model.
         """
-        self._log: IO[str] = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 - lives as long as the worker
+        # Outlives a worker that fails: the last line is seldom the cause.
+        self._log: IO[str] = tempfile.NamedTemporaryFile(  # noqa: SIM115
+            "w+", prefix="minivllm-bench-vllm-", suffix=".log", errors="replace", delete=False
+        )
         try:
             self._process = subprocess.Popen(  # noqa: S603 - the interpreter is the user's own choice
                 [str(python), "-u", str(WORKER)],
@@ -39,7 +42,7 @@ class VllmEngine:
                 text=True,
             )
         except OSError as error:
-            self._log.close()
+            self._drop_log()
             raise EngineFailed(f"cannot run {python}: {error.strerror}") from error
         self._vocab_size = int(self._ask(worker_settings)["vocab_size"])
 
@@ -92,13 +95,19 @@ class VllmEngine:
         """End the worker's input, so that it leaves by itself; stop it if it hangs. Twice is harmless."""
         if self._log.closed:
             return
+        self._stop()
+        self._drop_log()
+
+    def _stop(self) -> None:
         try:
             self._process.communicate(timeout=STOP_WITHIN_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()
-        finally:
-            self._log.close()
+
+    def _drop_log(self) -> None:
+        self._log.close()
+        Path(self._log.name).unlink()
 
     def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None
@@ -115,9 +124,12 @@ class VllmEngine:
         return answer
 
     def _failure(self) -> EngineFailed:
-        """Why the worker ended: its exit status and the last line that it wrote to stderr."""
-        status = self._process.wait()
+        """Why the worker ended: its exit status, the last line it wrote to stderr, and where the others are."""
+        self._stop()
         self._log.seek(0)
         lines = [line.strip() for line in self._log if line.strip()]
-        self.close()
-        return EngineFailed(f"vllm ended with status {status}: {lines[-1] if lines else 'no message'}")
+        self._log.close()
+        reason = lines[-1] if lines else "no message"
+        return EngineFailed(
+            f"vllm ended with status {self._process.returncode}: {reason} (log: {self._log.name})"
+        )
