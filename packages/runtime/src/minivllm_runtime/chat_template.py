@@ -105,4 +105,4 @@ def _raise_exception(message: str) -> str:
 
 
 def _strftime_now(pattern: str) -> str:
-    return datetime.now().astimezone().strftime(pattern)
+    return datetime.now().strftime(pattern)  # noqa: DTZ005 - the reference has no time zone either

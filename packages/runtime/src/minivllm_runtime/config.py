@@ -51,7 +51,9 @@ class EngineConfig:
             ("device", ("auto", "cpu", "cuda")),
         ):
             if getattr(self, name) not in choices:
-                raise InvalidParameter(name, f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+                raise InvalidParameter(
+                    name, f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}"
+                )
         for name in ("block_size", "max_num_seqs", "max_num_batched_tokens", "max_num_waiting"):
             if getattr(self, name) < 1:
                 raise InvalidParameter(name, f"{name} must be at least 1, got {getattr(self, name)}")

@@ -84,7 +84,9 @@ class SamplingParams:
 
     def _check_stops(self) -> None:
         if len(self.stop) > MAX_STOP_STRINGS:
-            raise InvalidParameter("stop", f"{len(self.stop)} stop strings; at most {MAX_STOP_STRINGS} are allowed")
+            raise InvalidParameter(
+                "stop", f"{len(self.stop)} stop strings; at most {MAX_STOP_STRINGS} are allowed"
+            )
         for text in self.stop:
             if not isinstance(text, str) or not text:
                 raise InvalidParameter("stop", "a stop string must be a non-empty string")

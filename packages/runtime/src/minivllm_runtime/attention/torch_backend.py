@@ -53,7 +53,9 @@ class TorchAttentionBackend:
         """Sort the rows into groups and compute where each group reads and what it masks."""
         block_size = self._caches[0].block_size
         buckets: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for row, (query_len, context_len) in enumerate(zip(layout.query_lens, layout.context_lens, strict=True)):
+        for row, (query_len, context_len) in enumerate(
+            zip(layout.query_lens, layout.context_lens, strict=True)
+        ):
             num_blocks = -(-context_len // block_size)
             buckets[(query_len - 1).bit_length(), (num_blocks - 1).bit_length()].append(row)
         groups = tuple(self._plan_group(layout, rows) for rows in buckets.values())
@@ -140,18 +142,22 @@ class TorchStepAttention:
         if group.num_queries == 1:
             packed = grouped.view(group.num_rows, num_kv_heads, -1, head_dim)
             attended = self._attend_single(packed, keys, values, group.mask)
-            return attended.view(query.shape)
+            return attended.reshape(query.shape)
         group_size = grouped.shape[3]
         packed = grouped.permute(0, 2, 3, 1, 4).reshape(group.num_rows, num_kv_heads, -1, head_dim)
         mask = group.mask.repeat(1, 1, group_size, 1)
-        attended = functional.scaled_dot_product_attention(packed, keys, values, attn_mask=mask, scale=self._scale)
+        attended = functional.scaled_dot_product_attention(
+            packed, keys, values, attn_mask=mask, scale=self._scale
+        )
         unpacked = attended.view(group.num_rows, num_kv_heads, group_size, group.num_queries, head_dim)
         return unpacked.permute(0, 3, 1, 2, 4).reshape(query.shape)
 
     def _attend_single(self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
         """One token per row: query [B, Hkv, G, D] over keys and values [B, Hkv, L, D]."""
         if query.shape[0] < _MIN_ROWS_FOR_BATCHED_PRODUCTS:
-            return functional.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=self._scale)
+            return functional.scaled_dot_product_attention(
+                query, keys, values, attn_mask=mask, scale=self._scale
+            )
         shape = query.shape
         query, keys, values = query.flatten(0, 1), keys.flatten(0, 1), values.flatten(0, 1)
         bias = mask.expand(-1, shape[1], -1, -1).flatten(0, 1)

@@ -1,0 +1,1 @@
+"""The engine core, which knows ids only, and its clients, which know text."""

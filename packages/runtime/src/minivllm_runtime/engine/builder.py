@@ -98,7 +98,13 @@ def assemble_engine(
         num_sampled_ids=min(tokenizer.vocab_size, model_config.vocab_size),
     )
     run_ahead = device.type == "cuda" if config.run_ahead is None else config.run_ahead
-    core = EngineCore(Scheduler(scheduler_config, kv_manager), kv_manager, runner, run_ahead=run_ahead)
+    core = EngineCore(
+        Scheduler(scheduler_config, kv_manager),
+        kv_manager,
+        runner,
+        max_num_waiting=config.max_num_waiting,
+        run_ahead=run_ahead,
+    )
     # What exists now lives as long as the engine; a full collection would walk all of it, every time.
     gc.freeze()
     return BuiltEngine(
@@ -134,7 +140,9 @@ def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
         torch.set_default_dtype(previous)
 
 
-def _attention_backend(kv_cache: KVCacheTensors, config: ModelConfig, device: torch.device) -> AttentionBackend:
+def _attention_backend(
+    kv_cache: KVCacheTensors, config: ModelConfig, device: torch.device
+) -> AttentionBackend:
     scale = 1 / math.sqrt(config.head_dim)
     if device.type == "cuda":
         return TritonAttentionBackend(kv_cache.layers, scale)
@@ -166,7 +174,8 @@ def _resolve_context(config: EngineConfig, model_config: ModelConfig) -> int:
         return limit
     if config.max_model_len > limit:
         raise InvalidParameter(
-            "max_model_len", f"max_model_len ({config.max_model_len}) is above the model's context of {limit} tokens"
+            "max_model_len",
+            f"max_model_len ({config.max_model_len}) is above the model's context of {limit} tokens",
         )
     return config.max_model_len
 

@@ -38,18 +38,30 @@ class EngineCore:
     """
 
     def __init__(
-        self, scheduler: Scheduler, kv_manager: KVCacheManager, runner: ModelRunner, *, run_ahead: bool
+        self,
+        scheduler: Scheduler,
+        kv_manager: KVCacheManager,
+        runner: ModelRunner,
+        *,
+        max_num_waiting: int,
+        run_ahead: bool,
     ) -> None:
         self._scheduler = scheduler
         self._kv_manager = kv_manager
         self._runner = runner
         self._loop = StepLoop(scheduler, runner, run_ahead=run_ahead)
+        self.max_num_waiting = max_num_waiting
         self.fatal_error: str | None = None
 
     @property
     def has_requests(self) -> bool:
         """Whether a step would have anything to do."""
         return self._scheduler.has_requests
+
+    @property
+    def queue_room(self) -> int:
+        """Requests that the waiting queue takes now."""
+        return self.max_num_waiting - self._scheduler.stats().num_waiting
 
     def step(self, commands: Sequence[Command]) -> StepOutput:
         """Carry out the commands, then run one pass of the step loop."""
@@ -87,7 +99,8 @@ class EngineCore:
         try:
             self._scheduler.add([_scheduler_request(request) for request in requests], time.monotonic())
         except QueueFull as error:
-            return Refused(batch_id, str(error), queue_full=True)
+            # More choices than the queue has places will not fit later either.
+            return Refused(batch_id, str(error), queue_full=error.num_added <= error.max_num_waiting)
         except SchedulerError as error:
             return Refused(batch_id, str(error), queue_full=False)
         for request in requests:

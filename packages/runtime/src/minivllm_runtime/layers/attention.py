@@ -1,7 +1,6 @@
 """Grouped-query self-attention over the paged KV cache."""
 
 import torch
-import torch
 from torch import Tensor, nn
 
 from minivllm_runtime.attention.step_attention import StepAttention
@@ -17,7 +16,11 @@ class SelfAttention(nn.Module):
     def __init__(self, config: ModelConfig, layer_index: int) -> None:
         super().__init__()
         self.layer_index = layer_index
-        self.num_heads, self.num_kv_heads, self.head_dim = config.num_heads, config.num_kv_heads, config.head_dim
+        self.num_heads, self.num_kv_heads, self.head_dim = (
+            config.num_heads,
+            config.num_kv_heads,
+            config.head_dim,
+        )
         all_heads = config.num_heads + 2 * config.num_kv_heads
         self.qkv_proj = Linear(config.hidden_size, all_heads * config.head_dim, bias=config.attention_bias)
         self.o_proj = Linear(
@@ -35,4 +38,4 @@ class SelfAttention(nn.Module):
             query_key = torch.cat((self.q_norm(query), self.k_norm(key)), dim=1)
         query, key = rotate(query_key, self.num_heads, rotary)
         attended = attention.attend(self.layer_index, query, key, value)
-        return self.o_proj.add_to(attended.view(x.shape[0], -1), residual)
+        return self.o_proj.add_to(attended.reshape(x.shape[0], -1), residual)

@@ -75,7 +75,11 @@ def inverse_frequencies(head_dim: int, theta: float, scaling: RopeScaling | None
         return frequencies / scaling.factor
     wavelengths = 2 * math.pi / frequencies
     context = scaling.original_max_position_embeddings
-    blend = (context / wavelengths - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor)
+    blend = (context / wavelengths - scaling.low_freq_factor) / (
+        scaling.high_freq_factor - scaling.low_freq_factor
+    )
     smoothed = (1 - blend) * frequencies / scaling.factor + blend * frequencies
-    scaled = torch.where(wavelengths > context / scaling.low_freq_factor, frequencies / scaling.factor, smoothed)
+    scaled = torch.where(
+        wavelengths > context / scaling.low_freq_factor, frequencies / scaling.factor, smoothed
+    )
     return torch.where(wavelengths < context / scaling.high_freq_factor, frequencies, scaled)

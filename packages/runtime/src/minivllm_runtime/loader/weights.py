@@ -35,7 +35,9 @@ def load_weights(
         if target is None:
             raise ModelLoadError(f"unexpected tensor {name!r} in the checkpoint")
         if target.shape != tensor.shape:
-            raise ModelLoadError(f"tensor {name!r} has shape {list(tensor.shape)}, expected {list(target.shape)}")
+            raise ModelLoadError(
+                f"tensor {name!r} has shape {list(tensor.shape)}, expected {list(target.shape)}"
+            )
         target.copy_(tensor)
     if targets:
         missing = sorted(targets)
@@ -70,12 +72,13 @@ def _parts(name: str, parameter: Tensor, config: ModelConfig) -> dict[str, Tenso
     """Split a fused parameter along its rows into the tensors that checkpoints hold."""
     if ".qkv_proj." in name:
         query, key_value = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
-        sizes, parts = (query, key_value, key_value), ("q_proj", "k_proj", "v_proj")
-        fused = "qkv_proj"
+        fused, rows = "qkv_proj", {"q_proj": query, "k_proj": key_value, "v_proj": key_value}
     elif ".gate_up_proj." in name:
-        sizes, parts = (config.intermediate_size, config.intermediate_size), ("gate_proj", "up_proj")
-        fused = "gate_up_proj"
+        fused, rows = (
+            "gate_up_proj",
+            {"gate_proj": config.intermediate_size, "up_proj": config.intermediate_size},
+        )
     else:
         return {name: parameter}
-    pieces = parameter.split(sizes, dim=0)
-    return {name.replace(fused, part): piece for part, piece in zip(parts, pieces, strict=True)}
+    pieces = torch.split(parameter, list(rows.values()))
+    return {name.replace(fused, part): piece for part, piece in zip(rows, pieces, strict=True)}

@@ -32,7 +32,8 @@ class DecoderLayer(nn.Module):
     def forward(self, hidden: Tensor, rotary: RotaryTables, attention: StepAttention) -> Tensor:
         """Map hidden [T, H] to the next layer's hidden [T, H]."""
         hidden = self.self_attn(self.input_layernorm(hidden), hidden, rotary, attention)
-        return self.mlp(self.post_attention_layernorm(hidden), hidden)
+        output: Tensor = self.mlp(self.post_attention_layernorm(hidden), hidden)
+        return output
 
 
 class Decoder(nn.Module):
@@ -41,7 +42,9 @@ class Decoder(nn.Module):
     def __init__(self, config: ModelConfig, max_positions: int) -> None:
         super().__init__()
         self.config = config
-        self.embed_tokens = nn.Parameter(torch.empty(config.vocab_size, config.hidden_size), requires_grad=False)
+        self.embed_tokens = nn.Parameter(
+            torch.empty(config.vocab_size, config.hidden_size), requires_grad=False
+        )
         self.layers = nn.ModuleList(DecoderLayer(config, index) for index in range(config.num_layers))
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.lm_head = Linear(config.hidden_size, config.vocab_size, bias=False)
@@ -59,7 +62,8 @@ class Decoder(nn.Module):
 
     def compute_logits(self, hidden: Tensor) -> Tensor:
         """Logits [S, V] of the S rows that sample, from their final hidden states [S, H]."""
-        return self.lm_head(self.norm(hidden))
+        logits: Tensor = self.lm_head(self.norm(hidden))
+        return logits
 
     def linears(self) -> Iterator[Linear]:
         """Every projection of the model, the head included."""

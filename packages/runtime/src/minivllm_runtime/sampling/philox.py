@@ -19,18 +19,27 @@ Words = NDArray[np.uint64]
 """32-bit words, each in a 64-bit element so that products do not overflow."""
 
 
-def philox4x32(key: tuple[Words, Words], counter: tuple[Words, Words, Words, Words]) -> tuple[Words, Words, Words, Words]:
+def philox4x32(
+    key: tuple[Words, Words], counter: tuple[Words, Words, Words, Words]
+) -> tuple[Words, Words, Words, Words]:
     """Encrypt the counters with the keys: four 32-bit words each, element by element."""
     k0, k1 = key
     c0, c1, c2, c3 = counter
     for _ in range(_ROUNDS):
         product0, product1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
-        c0, c1, c2, c3 = (product1 >> _SHIFT) ^ c1 ^ k0, product1 & _LOW, (product0 >> _SHIFT) ^ c3 ^ k1, product0 & _LOW
+        c0, c1, c2, c3 = (
+            (product1 >> _SHIFT) ^ c1 ^ k0,
+            product1 & _LOW,
+            (product0 >> _SHIFT) ^ c3 ^ k1,
+            product0 & _LOW,
+        )
         k0, k1 = (k0 + _KEY_STEPS[0]) & _LOW, (k1 + _KEY_STEPS[1]) & _LOW
     return c0, c1, c2, c3
 
 
-def uniforms(seeds: Sequence[int], choices: Sequence[int], output_indices: Sequence[int]) -> NDArray[np.float64]:
+def uniforms(
+    seeds: Sequence[int], choices: Sequence[int], output_indices: Sequence[int]
+) -> NDArray[np.float64]:
     """One number in [0, 1) for each (seed < 2⁶⁴, choice, output index), a multiple of 2⁻³²."""
     seed = np.array(seeds, dtype=np.uint64)
     zero = np.zeros_like(seed)

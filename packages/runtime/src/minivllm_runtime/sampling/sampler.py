@@ -19,7 +19,9 @@ def sample(logits: Tensor, batch: SamplingBatch) -> Tensor:
     most_probable = logits.argmax(dim=-1)
     if batch.random is None:
         return most_probable
-    drawn = _draw(_keep(logits.float() / batch.random.temperature[:, None], batch.random), batch.random.uniform)
+    drawn = _draw(
+        _keep(logits.float() / batch.random.temperature[:, None], batch.random), batch.random.uniform
+    )
     return torch.where(batch.random.greedy, most_probable, drawn)
 
 

@@ -45,7 +45,11 @@ class SamplingBatch:
 
     @classmethod
     def build(
-        cls, requests: Sequence[EngineRequest], output_indices: Sequence[int], vocab_size: int, device: torch.device
+        cls,
+        requests: Sequence[EngineRequest],
+        output_indices: Sequence[int],
+        vocab_size: int,
+        device: torch.device,
     ) -> "SamplingBatch":
         """Collect the parameters of `requests`, which sample their output number `output_indices`."""
         return cls(
@@ -85,7 +89,8 @@ def _random_draws(
     return RandomDraws(
         greedy=torch.tensor(greedy, device=device),
         temperature=torch.tensor(
-            [1.0 if is_greedy else r.temperature for r, is_greedy in zip(requests, greedy, strict=True)], device=device
+            [1.0 if is_greedy else r.temperature for r, is_greedy in zip(requests, greedy, strict=True)],
+            device=device,
         ),
         top_k=column(
             [min(r.top_k or vocab_size, vocab_size) for r in requests],

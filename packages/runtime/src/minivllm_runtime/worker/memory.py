@@ -34,5 +34,7 @@ def default_num_blocks(block_bytes: int, most_useful: int, device: torch.device)
         budget = min(int(physical * _CPU_FRACTION), _CPU_LIMIT_BYTES)
     num_blocks = min(budget // block_bytes, most_useful)
     if num_blocks < 1:
-        raise InvalidParameter("num_blocks", f"no KV block of {block_bytes} bytes fits into {budget} bytes of memory")
+        raise InvalidParameter(
+            "num_blocks", f"no KV block of {block_bytes} bytes fits into {budget} bytes of memory"
+        )
     return num_blocks

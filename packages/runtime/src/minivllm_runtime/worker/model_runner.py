@@ -100,7 +100,9 @@ class ModelRunner:
             states.release(request_id)
         new_blocks: list[int] = []
         for admitted in output.admitted:
-            states.admit(admitted.request_id, admitted.token_ids, admitted.num_prompt_tokens, admitted.block_ids)
+            states.admit(
+                admitted.request_id, admitted.token_ids, admitted.num_prompt_tokens, admitted.block_ids
+            )
             new_blocks.extend(admitted.block_ids[admitted.num_cached_tokens // self._block_size :])
         for row in output.rows:
             if row.new_block_ids:

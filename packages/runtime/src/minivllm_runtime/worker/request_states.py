@@ -9,8 +9,8 @@ from torch import Tensor
 class RequestStates:
     """Token ids and block tables of the running requests.
 
-    A request keeps its slot while it runs, so a step sends only what changed: new blocks from the scheduler, and nothing
-    for tokens sampled on the device.
+    A request keeps its slot while it runs, so a step sends only what changed: new blocks from the scheduler,
+    and nothing for tokens sampled on the device.
 
     Attributes:
         token_ids: [max_num_seqs, max_model_len] int64.

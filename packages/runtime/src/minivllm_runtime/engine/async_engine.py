@@ -1,0 +1,189 @@
+"""The engine for asyncio programs: an engine core in its thread, text in the event loop."""
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Self
+
+from minivllm_runtime.config import EngineConfig
+from minivllm_runtime.engine.builder import BuiltEngine, Progress, build_engine
+from minivllm_runtime.engine.engine_thread import EngineThread
+from minivllm_runtime.engine.input_processor import InputProcessor
+from minivllm_runtime.engine.messages import (
+    AbortRequest,
+    Accepted,
+    AddRequests,
+    EngineRequest,
+    EngineStats,
+    Refused,
+    StepOutput,
+)
+from minivllm_runtime.engine.output_processor import OutputProcessor
+from minivllm_runtime.engine.submission import Submission
+from minivllm_runtime.errors import EngineDead, InvalidParameter, QueueFull
+from minivllm_runtime.sampling_params import SamplingParams
+
+_ENCODER_THREADS = 2
+
+__all__ = ["AsyncEngine", "Submission"]
+
+
+class AsyncEngine:
+    """Serves many concurrent submissions from one event loop.
+
+    `start` binds the engine to the running loop; everything but `build` is called from that loop.
+
+    Attributes:
+        model_config, tokenizer: Of the model that is served.
+        dtype, device: Of weights and KV cache, as strings.
+        num_blocks, block_size: Of the KV pool.
+        max_model_len: Most tokens of one request.
+        error: Why the engine is dead; None while it works.
+    """
+
+    def __init__(self, built: BuiltEngine) -> None:
+        self.model_config = built.model_config
+        self.tokenizer = built.tokenizer
+        self.dtype = str(built.dtype).removeprefix("torch.")
+        self.device = str(built.device)
+        self.num_blocks, self.block_size = built.num_blocks, built.block_size
+        self.max_model_len = built.max_model_len
+        self.error: str | None = None
+        self._stats = built.core.stats()
+        self._input = InputProcessor(
+            built.tokenizer, built.model_config, built.max_model_len, built.num_blocks * built.block_size
+        )
+        self._output = OutputProcessor(built.tokenizer)
+        self._thread = EngineThread(built.core, self._output_from_thread, self._death_from_thread)
+        self._encoders = ThreadPoolExecutor(_ENCODER_THREADS, thread_name_prefix="minivllm-encoder")
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._submissions: dict[str, Submission] = {}
+        self._answers: dict[str, asyncio.Future[Accepted | Refused]] = {}
+
+    @classmethod
+    def build(cls, config: EngineConfig, *, progress: Progress | None = None) -> Self:
+        """Load the model and build the engine; blocks for seconds.
+
+        Raises:
+            ModelLoadError: the model is missing, damaged or of an unsupported kind.
+            InvalidParameter: a setting does not fit the model or the machine.
+        """
+        return cls(build_engine(config, progress=progress))
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the engine runs and can serve."""
+        return self._loop is not None and self.error is None
+
+    def stats(self) -> EngineStats:
+        """Gauges and counters as of the engine's last step."""
+        return self._stats
+
+    async def start(self) -> None:
+        """Start the engine's thread; its results arrive in the running event loop."""
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
+
+    async def shutdown(self) -> None:
+        """Stop the engine after its current step; submissions that are still open fail with EngineDead."""
+        await asyncio.to_thread(self._thread.stop)
+        self._die("the engine was shut down")
+        self._encoders.shutdown(wait=False, cancel_futures=True)
+
+    async def encode(self, text: str) -> tuple[int, ...]:
+        """Tokenize a prompt without blocking the event loop.
+
+        Raises:
+            InvalidParameter: the text cannot fit the context, is not valid Unicode, or gives no token.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._encoders, self._input.encode, text)
+
+    async def submit(
+        self,
+        prompts: Sequence[Sequence[int]],
+        params: SamplingParams,
+        *,
+        request_id: str,
+        default_max_tokens: int | None = None,
+    ) -> Submission:
+        """Queue all choices of all prompts, or none.
+
+        Args:
+            prompts: Token ids of each prompt.
+            params: How to generate; the same for all prompts.
+            request_id: Unique among open submissions.
+            default_max_tokens: Taken where `params.max_tokens` is None, cut to what there is room for.
+
+        Raises:
+            InvalidParameter: a value is out of range, or the request can never fit.
+            QueueFull: too many requests are waiting.
+            EngineDead: the engine stopped.
+        """
+        if not self.is_alive:
+            raise EngineDead(self.error or "the engine is not started")
+        requests = self._input.make_requests(
+            request_id, prompts, params, default_max_tokens=default_max_tokens
+        )
+        self._output.register(request_id, requests, params)
+        num_prompt_tokens = sum(len(request.prompt_token_ids) for request in requests[:: params.n])
+        submission = Submission(num_prompt_tokens, lambda: self._abort(request_id))
+        self._submissions[request_id] = submission
+        try:
+            await self._offer(request_id, requests)
+        except BaseException:
+            self._abort(request_id)
+            raise
+        return submission
+
+    async def _offer(self, request_id: str, requests: tuple[EngineRequest, ...]) -> None:
+        """Send the requests to the engine and wait until it took or refused them."""
+        answer = asyncio.get_running_loop().create_future()
+        self._answers[request_id] = answer
+        try:
+            self._thread.send(AddRequests(request_id, requests))
+            match await answer:
+                case Refused(message=message, queue_full=True):
+                    raise QueueFull(message)
+                case Refused(message=message):
+                    raise InvalidParameter("prompt", message)
+        finally:
+            del self._answers[request_id]
+
+    def _abort(self, request_id: str) -> None:
+        self._submissions.pop(request_id, None)
+        self._abort_requests(self._output.abort(request_id))
+
+    def _abort_requests(self, request_ids: Sequence[str]) -> None:
+        for request_id in request_ids:
+            self._thread.send(AbortRequest(request_id))
+
+    def _deliver(self, output: StepOutput) -> None:
+        self._stats = output.stats
+        for answer in output.answers:
+            pending = self._answers.get(answer.batch_id)
+            if pending is not None and not pending.done():
+                pending.set_result(answer)
+        processed = self._output.process(output.tokens)
+        for update in processed.updates:
+            submission = self._submissions[update.submission_id]
+            if update.is_finished:
+                del self._submissions[update.submission_id]
+            submission.deliver(update)
+        self._abort_requests(processed.aborts)
+
+    def _die(self, reason: str) -> None:
+        self.error = self.error or reason
+        submissions, self._submissions = self._submissions, {}
+        for submission in submissions.values():
+            submission.fail(EngineDead(self.error))
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(EngineDead(self.error))
+
+    def _output_from_thread(self, output: StepOutput) -> None:
+        assert self._loop is not None, "the thread runs only after start"
+        self._loop.call_soon_threadsafe(self._deliver, output)
+
+    def _death_from_thread(self, reason: str) -> None:
+        assert self._loop is not None, "the thread runs only after start"
+        self._loop.call_soon_threadsafe(self._die, reason)

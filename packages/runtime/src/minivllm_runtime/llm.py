@@ -1,0 +1,190 @@
+"""Offline generation: many prompts in, all their outputs back."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from tqdm import tqdm
+
+from minivllm_runtime.config import EngineConfig
+from minivllm_runtime.engine.builder import BuiltEngine, Progress, build_engine
+from minivllm_runtime.engine.collect import collect
+from minivllm_runtime.engine.input_processor import InputProcessor
+from minivllm_runtime.engine.messages import AbortRequest, AddRequests, Command, EngineRequest, EngineStats
+from minivllm_runtime.engine.output_processor import OutputProcessor
+from minivllm_runtime.errors import EngineDead, InvalidParameter
+from minivllm_runtime.outputs import ChoiceDelta, RequestOutput
+from minivllm_runtime.sampling_params import SamplingParams
+
+Prompt = str | Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Submission:
+    """One prompt with its choices."""
+
+    name: str
+    prompt: str | None
+    params: SamplingParams
+    requests: tuple[EngineRequest, ...]
+
+
+class LLM:
+    """A model and its engine, in this process.
+
+    Args:
+        model: A bundled name ("smollm2"), a local folder, a `.gguf` file or a hub id.
+        settings: Any field of EngineConfig: dtype, device, num_blocks, block_size, max_num_seqs,
+            max_num_batched_tokens, max_model_len, enable_prefix_caching, ...
+
+    Raises:
+        ModelLoadError: the model is missing, damaged or of an unsupported kind.
+        InvalidParameter: a setting is out of range or does not fit the model.
+
+    Example:
+        >>> llm = LLM("smollm2")
+        >>> llm.generate("The capital of France is", SamplingParams(temperature=0))[0].outputs[0].text
+    """
+
+    def __init__(self, model: str = "smollm2", *, progress: Progress | None = None, **settings: Any) -> None:
+        unknown = settings.keys() - EngineConfig.__dataclass_fields__.keys()
+        if unknown:
+            name = min(unknown)
+            raise InvalidParameter(name, f"unknown setting {name!r}")
+        self._bind(build_engine(EngineConfig(model=model, **settings), progress=progress))
+
+    @classmethod
+    def from_engine(cls, built: BuiltEngine) -> "LLM":
+        """Wrap an engine that is already built."""
+        llm = cls.__new__(cls)
+        llm._bind(built)
+        return llm
+
+    def _bind(self, built: BuiltEngine) -> None:
+        self.model_config = built.model_config
+        self.tokenizer = built.tokenizer
+        self.dtype, self.device = built.dtype, built.device
+        self.num_blocks, self.block_size = built.num_blocks, built.block_size
+        self.max_model_len = built.max_model_len
+        self._core = built.core
+        self._input = InputProcessor(
+            built.tokenizer, built.model_config, built.max_model_len, built.num_blocks * built.block_size
+        )
+        self._output = OutputProcessor(built.tokenizer)
+        self._ids = count()
+
+    def stats(self) -> EngineStats:
+        """Gauges and counters of the engine."""
+        return self._core.stats()
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        use_tqdm: bool = True,
+    ) -> list[RequestOutput]:
+        """Generate for one prompt or many; they run together, in as large batches as the engine's limits allow.
+
+        Args:
+            prompts: Text or token ids; one, or a list of them.
+            sampling_params: One for all prompts, or one per prompt; None samples 16 tokens at temperature 1.
+            use_tqdm: Show a progress bar.
+
+        Returns:
+            One output per prompt, in order.
+
+        Raises:
+            InvalidParameter: a prompt or a parameter is out of range; nothing is generated then.
+            RequestFailed: the engine failed on one of them; the rest is aborted.
+        """
+        listed = _as_list(prompts)
+        params = _one_per_prompt(sampling_params, len(listed))
+        submissions = [self._prepare(prompt, each) for prompt, each in zip(listed, params, strict=True)]
+        with tqdm(total=len(submissions), desc="generating", unit="prompt", disable=not use_tqdm) as bar:
+            deltas = self._run(submissions, bar)
+        return [
+            output
+            for submission in submissions
+            for output in collect(
+                submission.name, submission.requests, [submission.prompt], deltas[submission.name]
+            )
+        ]
+
+    def _prepare(self, prompt: Prompt, params: SamplingParams) -> _Submission:
+        name = str(next(self._ids))
+        text = prompt if isinstance(prompt, str) else None
+        token_ids = self._input.encode(prompt) if isinstance(prompt, str) else prompt
+        if params.n > self._core.max_num_waiting:
+            raise InvalidParameter(
+                "n", f"n ({params.n}) is above the waiting queue's limit of {self._core.max_num_waiting}"
+            )
+        return _Submission(name, text, params, self._input.make_requests(name, [token_ids], params))
+
+    def _run(self, submissions: Sequence[_Submission], bar: "tqdm[None]") -> dict[str, list[ChoiceDelta]]:
+        """Step the engine until every submission is finished; all deltas of each."""
+        deltas: dict[str, list[ChoiceDelta]] = {submission.name: [] for submission in submissions}
+        unfinished = set(deltas)
+        waiting = deque(submissions)
+        aborts: tuple[str, ...] = ()
+        try:
+            while unfinished:
+                aborts = self._step(waiting, aborts, deltas, unfinished, bar)
+        finally:
+            aborts += tuple(request_id for name in unfinished for request_id in self._output.abort(name))
+            self._core.step([AbortRequest(request_id) for request_id in aborts])
+        return deltas
+
+    def _step(
+        self,
+        waiting: deque[_Submission],
+        aborts: tuple[str, ...],
+        deltas: dict[str, list[ChoiceDelta]],
+        unfinished: set[str],
+        bar: "tqdm[None]",
+    ) -> tuple[str, ...]:
+        """One step of the engine; returns the requests to abort before the next."""
+        commands: list[Command] = [AbortRequest(request_id) for request_id in aborts]
+        processed = self._output.process(self._core.step(commands + self._feed(waiting)).tokens)
+        for update in processed.updates:
+            deltas[update.submission_id] += update.deltas
+            if update.error is not None:
+                raise update.error
+            if update.is_finished:
+                unfinished.discard(update.submission_id)
+                bar.update()
+        if self._core.fatal_error is not None:
+            raise EngineDead(self._core.fatal_error)
+        return processed.aborts
+
+    def _feed(self, waiting: deque[_Submission]) -> list[Command]:
+        """Hand over as many of the next submissions as the engine's queue takes."""
+        room = self._core.queue_room
+        commands: list[Command] = []
+        while waiting and len(waiting[0].requests) <= room:
+            submission = waiting.popleft()
+            room -= len(submission.requests)
+            self._output.register(submission.name, submission.requests, submission.params)
+            commands.append(AddRequests(submission.name, submission.requests))
+        return commands
+
+
+def _as_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
+    if isinstance(prompts, str) or (prompts and isinstance(prompts[0], int)):
+        return [prompts]  # type: ignore[list-item]
+    return list(prompts)  # type: ignore[arg-type]
+
+
+def _one_per_prompt(
+    params: SamplingParams | Sequence[SamplingParams] | None, num_prompts: int
+) -> list[SamplingParams]:
+    if params is None or isinstance(params, SamplingParams):
+        return [params or SamplingParams()] * num_prompts
+    if len(params) != num_prompts:
+        raise InvalidParameter(
+            "sampling_params",
+            f"{len(params)} sampling parameters for {num_prompts} prompts; give one, or one each",
+        )
+    return list(params)
