@@ -23,7 +23,7 @@ from minivllm_server.errors import ApiError, envelope, error_response, install_e
 )
 def test_each_error_has_its_status_and_envelope(error, status, kind, param, code):
     api_error = to_api_error(error)
-    body = envelope(api_error)["error"]
+    body = envelope(api_error).model_dump()["error"]
     assert api_error.status_code == status
     assert set(body) == {"message", "type", "param", "code"}
     assert (body["type"], body["param"], body["code"]) == (kind, param, code)

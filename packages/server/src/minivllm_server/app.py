@@ -3,10 +3,11 @@
 import time
 
 from fastapi import FastAPI
-from minivllm_runtime.engine.async_engine import AsyncEngine
 
+from minivllm_runtime.engine.async_engine import AsyncEngine
 from minivllm_server.errors import install_error_handlers
 from minivllm_server.json_response import AsciiJSONResponse
+from minivllm_server.protocol.error import ErrorResponse
 from minivllm_server.routes import completions, health, models, version
 from minivllm_server.serving import Serving
 from minivllm_server.settings import ServerSettings
@@ -20,6 +21,7 @@ def create_app(engine: AsyncEngine, settings: ServerSettings) -> FastAPI:
         version=server_version(),
         default_response_class=AsciiJSONResponse,
         redirect_slashes=False,
+        responses={"default": {"model": ErrorResponse}},
     )
     app.state.serving = Serving(
         engine=engine,

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 
 from minivllm_runtime.errors import EngineDead, InvalidParameter, MinivllmError, QueueFull, RequestFailed
 from minivllm_server.json_response import AsciiJSONResponse
+from minivllm_server.protocol.error import ErrorDetails, ErrorResponse
 from minivllm_server.violations import describe_violation
 
 RETRY_AFTER_S = 1
@@ -73,27 +74,25 @@ def unavailable(message: str, *, code: str) -> ApiError:
     return ApiError(503, message, code=code, headers={"Retry-After": str(RETRY_AFTER_S)})
 
 
-def envelope(error: ApiError) -> dict[str, Any]:
-    """Returns the JSON body of an error."""
+def envelope(error: ApiError) -> ErrorResponse:
+    """Returns the body of an error."""
     message = error.detail
     if len(message) > MAX_MESSAGE_CHARS:
         message = message[:MAX_MESSAGE_CHARS] + "…"
-    return {
-        "error": {
-            "message": message,
-            "type": "server_error" if error.status_code >= 500 else "invalid_request_error",
-            "param": error.param,
-            "code": error.code,
-        }
-    }
+    details = ErrorDetails(
+        message=message,
+        type="server_error" if error.status_code >= 500 else "invalid_request_error",
+        param=error.param,
+        code=error.code,
+    )
+    return ErrorResponse(error=details)
 
 
 def error_response(error: Exception) -> AsciiJSONResponse:
     """Returns the whole response for an exception."""
     api_error = to_api_error(error)
-    return AsciiJSONResponse(
-        envelope(api_error), status_code=api_error.status_code, headers=api_error.headers
-    )
+    body = envelope(api_error).model_dump()
+    return AsciiJSONResponse(body, status_code=api_error.status_code, headers=api_error.headers)
 
 
 def install_error_handlers(app: FastAPI) -> None:

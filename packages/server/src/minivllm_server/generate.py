@@ -7,7 +7,6 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from minivllm_runtime.engine.async_engine import AsyncEngine
-
 from minivllm_runtime.sampling_params import SamplingParams
 
 

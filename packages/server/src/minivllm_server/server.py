@@ -7,9 +7,9 @@ from collections.abc import Callable
 from types import FrameType
 
 import uvicorn
-from minivllm_runtime.engine.async_engine import AsyncEngine
 from starlette.types import ASGIApp
 
+from minivllm_runtime.engine.async_engine import AsyncEngine
 from minivllm_server.admission import Admission
 from minivllm_server.app import create_app
 from minivllm_server.disconnect import CancelOnDisconnect
@@ -93,6 +93,7 @@ async def serve_engine(
             app,
             lifespan="off",
             ws="none",
+            proxy_headers=False,
             access_log=False,
             log_level="warning",
             timeout_graceful_shutdown=CLOSING_TIMEOUT_S,

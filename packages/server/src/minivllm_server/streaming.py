@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
 from typing import Any, Protocol
 
-from minivllm_runtime.engine.async_engine import Submission
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from minivllm_runtime.engine.async_engine import Submission
 from minivllm_runtime.errors import MinivllmError
 from minivllm_runtime.outputs import ChoiceDelta
 from minivllm_server.errors import envelope, to_api_error
@@ -70,10 +70,9 @@ class EventStream(Response):
         *,
         write_timeout_s: float,
     ) -> None:
-        # A failed stream must end with a closed connection, and only a header sent up front can promise that.
         self.status_code = 200
         self.background = None
-        self.body = b""
+        # A failed stream must end with a closed connection, and only a header sent up front can promise that.
         self.init_headers({"cache-control": "no-cache", "connection": "close", "x-accel-buffering": "no"})
         self._submission = submission
         self._first = first
@@ -104,7 +103,7 @@ class EventStream(Response):
                 yield self._render(deltas)
         except MinivllmError as error:
             _log.error("a stream failed: %s", error)
-            yield event(envelope(to_api_error(error)))
+            yield event(envelope(to_api_error(error)).model_dump())
             return
         yield b"".join(event(chunk) for chunk in self._chunk_format.closing_chunks()) + DONE
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastapi import APIRouter
-from minivllm_runtime.engine.async_engine import Submission
 from starlette.responses import Response
 
+from minivllm_runtime.engine.async_engine import Submission
 from minivllm_runtime.errors import InvalidParameter
 from minivllm_runtime.outputs import ChoiceDelta, FinishReasonName
 from minivllm_server.json_request import JSONRoute
