@@ -53,7 +53,7 @@ def paged_prefill_attention(
     require_query_start_loc(query_start_loc, num_requests)
     num_tokens, num_heads, head_dim = query.shape
     _, num_kv_heads, block_size, _ = key_cache.shape
-    tile_q = query_tile_size(max_query_len, num_heads // num_kv_heads, query.element_size())
+    tile_q = query_tile_size(max_query_len, num_heads // num_kv_heads)
     output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
     _attend_chunk_kernel[(num_tokens // tile_q + num_requests, num_kv_heads)](
         output,
@@ -78,11 +78,10 @@ def paged_prefill_attention(
     return output
 
 
-def query_tile_size(max_query_len: int, group_size: int, element_bytes: int) -> int:
-    """Query tokens in a tile: few where all chunks are short, else as many as fit in registers."""
+def query_tile_size(max_query_len: int, group_size: int) -> int:
+    """Query tokens in a tile: those of 64 rows, or of 16 where no chunk fills more."""
     rows_per_token = int(triton.next_power_of_2(group_size))
-    largest = 64 if element_bytes > 2 else 128
-    rows = MIN_DOT_ROWS if max_query_len * rows_per_token <= MIN_DOT_ROWS else largest
+    rows = MIN_DOT_ROWS if max_query_len * rows_per_token <= MIN_DOT_ROWS else 64
     return max(rows // rows_per_token, 1)
 
 
