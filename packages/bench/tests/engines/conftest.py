@@ -21,5 +21,7 @@ def tiny_llama(tmp_path_factory):
     )
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
     words = tokenizers.models.WordLevel({f"w{token_id}": token_id for token_id in range(128)}, unk_token="w0")
-    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizers.Tokenizer(words)).save_pretrained(folder)
+    tokenizer = tokenizers.Tokenizer(words)
+    tokenizer.decoder = tokenizers.decoders.Fuse()
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(folder)
     return folder

@@ -24,7 +24,7 @@ STAND_IN = """
             self.max_tokens = max_tokens
 
     class LLM:
-        def __init__(self, *, model, dtype, enable_prefix_caching):
+        def __init__(self, *, model, dtype, enable_prefix_caching, kv_cache_memory_bytes):
             if not os.path.isdir(model):
                 raise ValueError(f"no model at {model}")
             assert not enable_prefix_caching

@@ -55,7 +55,7 @@ class HfEngine:
 
     def close(self) -> None:
         """Drop the weights."""
-        self._model = None
+        del self._model
 
     def _generate(self, requests: Sequence[BenchRequest]) -> list[list[int]]:
         input_ids, attention_mask = left_pad([request.prompt_token_ids for request in requests], PAD_ID)

@@ -64,5 +64,5 @@ class MinivllmEngine:
         return TimedRun(tuple(Completion(choice.token_ids, choice.text) for choice in choices), seconds)
 
     def close(self) -> None:
-        """Stop the engine."""
-        self._llm.close()
+        """Drop weights and KV cache."""
+        del self._llm

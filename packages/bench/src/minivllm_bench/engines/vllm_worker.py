@@ -12,6 +12,9 @@ import sys
 import time
 from typing import Any, TextIO
 
+KV_CACHE_BYTES = 4 << 30
+"""Without a figure vLLM wants most of the machine's memory, which the engines beside it share."""
+
 
 def main() -> None:
     """Serve runs until stdin ends."""
@@ -21,7 +24,12 @@ def main() -> None:
         os.environ["VLLM_CPU_OMP_THREADS_BIND"] = f"0-{settings['num_threads'] - 1}"
     from vllm import LLM, SamplingParams  # type: ignore[import-not-found, unused-ignore]
 
-    llm = LLM(model=settings["model"], dtype=settings["dtype"], enable_prefix_caching=False)
+    llm = LLM(
+        model=settings["model"],
+        dtype=settings["dtype"],
+        enable_prefix_caching=False,
+        kv_cache_memory_bytes=KV_CACHE_BYTES,
+    )
     _send(answers, {"vocab_size": llm.llm_engine.model_config.get_vocab_size()})
     for line in sys.stdin:
         _send(answers, _run(llm, SamplingParams, json.loads(line)))
