@@ -36,15 +36,16 @@ class ShadowExecutor:
     class Fault(Exception):
         """Raised where a test asks for it."""
 
-    def __init__(self, block_size, salts):
+    def __init__(self, block_size, max_num_seqs, requests):
         self.block_size = block_size
-        self.salts = salts  # request id -> salt
+        self.max_num_seqs = max_num_seqs
+        self.requests = requests  # by id
         self.memory = {}  # slot -> (salt, ids up to and including its position)
         self.tables = {}
         self.ids = {}
         self.num_computed = {}
         self.outputs = []  # every step launched
-        self.results = deque()
+        self.results = deque()  # (result, requests it samples for)
         self.fail_at = None  # "launch" or "result"
         self.keeps_launched_steps = False  # after a fault
 
@@ -56,21 +57,24 @@ class ShadowExecutor:
                 per_request.pop(request_id, None)
         for admitted in output.admitted:
             self._admit(admitted)
+        assert len(self.tables) <= self.max_num_seqs, "a request that ended was not released"
         rows = {row.request_id: row for row in output.rows}
         assert len(rows) == len(output.rows) > 0, "two rows of one request, or none at all"
+        unknown = {request_id for _, sampled in self.results for request_id in sampled}
+        assert all(self.requests[name].runs_ahead for name in rows.keys() & unknown), "ran ahead of its id"
         for row in output.rows:
             self._start(row)
         read = {slot for row in output.rows for slot in self._slots(row.request_id, 0, row.start)}
         written = [slot for row in output.rows for slot in self._row_slots(row)]
         assert len(set(written)) == len(written), "two rows write one slot"
         assert not read & set(written), "a row overwrites what another reads"
-        self.results.append(
-            StepResult(output.step_id, tuple(self._finish(row) for row in rows.values() if row.samples))
-        )
+        sampling = [row for row in output.rows if row.samples]
+        result = StepResult(output.step_id, tuple(self._finish(row) for row in sampling))
+        self.results.append((result, [row.request_id for row in sampling]))
 
     def result(self):
         self._raise_if_asked("result")
-        return self.results.popleft()
+        return self.results.popleft()[0]
 
     def _raise_if_asked(self, place):
         if self.fail_at == place:
@@ -111,7 +115,7 @@ class ShadowExecutor:
         return slots
 
     def _content(self, request_id, position):
-        return self.salts[request_id], tuple(self.ids[request_id][: position + 1])
+        return self.requests[request_id].cache_salt, tuple(self.ids[request_id][: position + 1])
 
     def _slots(self, request_id, start, stop):
         table, size = self.tables[request_id], self.block_size
@@ -148,8 +152,7 @@ class World:
         self.scheduler = Scheduler(config, self.kv, **policies)
         self.requests = {}  # every request ever accepted
         self.live = {}
-        self.salts = {}
-        self.executor = ShadowExecutor(block_size, self.salts)
+        self.executor = ShadowExecutor(block_size, max_num_seqs, self.requests)
         self.loop = StepLoop(self.scheduler, self.executor, run_ahead=run_ahead)
         self.outputs = {}
         self.finish_reasons = {}
@@ -165,7 +168,6 @@ class World:
         self.scheduler.add(requests, self.now)
         for request in requests:
             self.requests[request.request_id] = self.live[request.request_id] = request
-            self.salts[request.request_id] = request.cache_salt
             self.outputs[request.request_id] = ()
 
     def abort(self, request_id):

@@ -303,6 +303,35 @@ class TestRoom:
         world.drain()
         assert admissions(world) == ["old", "young"]
 
+    def test_nobody_is_admitted_while_a_running_request_lacks_room(self, make_world):
+        world = make_world(14, 1, watermark=0.0, max_num_batched_tokens=16, prefill_chunk_size=4)
+        world.add("oldest", [1], 8, cache_salt="a")
+        world.add("needs four blocks", [*range(6), *range(6)], 2, cache_salt="b")
+        world.add("victim", [1], 8, cache_salt="c")
+        for _ in range(3):
+            world.step()
+        step = world.executor.outputs[-1]
+        assert world.kv.num_allocatable == 3
+        assert ([row.request_id for row in step.rows], step.released) == (["oldest"], ("victim",))
+        world.drain()
+
+    def test_a_preempted_request_does_not_come_back_while_an_id_of_it_is_unknown(self, make_world):
+        world = make_world(13, 1, watermark=0.0, max_num_batched_tokens=16, prefill_chunk_size=4)
+        scheduler, executor = world.scheduler, world.executor
+        world.add("last token in flight", [1], 2, cache_salt="a")
+        world.add("needs four blocks", [*range(6), *range(6)], 2, cache_salt="c")
+        world.add("victim", [1], 8, cache_salt="d")
+        executor.launch(scheduler.schedule(0.0))
+        executor.launch(scheduler.schedule(0.0))
+        world.take(scheduler.update(executor.result(), 0.0))
+        assert scheduler.schedule(0.0) is None
+        assert world.num_preemptions == 1
+        world.abort("needs four blocks")
+        assert scheduler.schedule(0.0) is None
+        world.take(scheduler.update(executor.result(), 0.0))
+        assert scheduler.schedule(0.0).admitted[0].token_ids == (1, *world.outputs["victim"])
+        assert len(world.outputs["victim"]) == 2
+
 
 class TestFairness:
     """C09: no starvation in either direction."""
@@ -321,21 +350,23 @@ class TestFairness:
         assert prompts == sorted(prompts)
         assert len(prompts) >= 50 * 15 // 16
 
-    def test_long_prompts_leave_a_token_to_every_running_request(self, make_world, run_ahead):
-        world = make_world(
-            100, run_ahead=run_ahead, max_num_seqs=4, max_num_batched_tokens=8, prefill_chunk_size=4
-        )
-        world.add("long", range(40), 2)
-        world.add("also long", range(1, 40), 2)
-        for _ in range(3):
-            world.step()
-        world.add("short", [1], 12)
-        world.drain()
-        first = next(
-            i for i, output in enumerate(world.executor.outputs) if output.rows[-1].request_id == "short"
-        )
-        for output in world.executor.outputs[first : first + 8]:
-            assert "short" in {row.request_id for row in output.rows}
+    def test_a_long_prompt_leaves_a_token_to_every_running_request(self, make_world):
+        world = make_world(64, max_num_seqs=3, max_num_batched_tokens=3, prefill_chunk_size=2)
+        world.add("every second step", [1], 8, runs_ahead=False)
+        world.add("long", range(20), 2)
+        world.add("short", [1], 8)
+        steps = []
+        for _ in range(4):
+            steps.append(world.scheduler.schedule(world.now))
+            world.executor.launch(steps[-1])
+            if world.scheduler.num_in_flight == 2:
+                world.take(world.scheduler.update(world.executor.result(), world.now))
+        assert [{row.request_id: row.num_tokens for row in step.rows} for step in steps] == [
+            {"every second step": 1, "long": 2},
+            {"long": 2, "short": 1},
+            {"every second step": 1, "long": 1, "short": 1},
+            {"long": 2, "short": 1},
+        ]
 
     def test_a_large_request_at_the_head_is_not_overtaken_for_ever(self, make_world):
         world = make_world(8)

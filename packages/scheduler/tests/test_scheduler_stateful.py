@@ -27,6 +27,7 @@ PROMPTS = st.one_of(
     st.builds(lambda length, tail: (*PREFIX[:length], *tail), st.integers(1, 8), st.lists(IDS, max_size=4)),
 )
 MAX_MODEL_LEN = 20
+FEW = st.sampled_from([False, False, False, True])
 
 
 @st.composite
@@ -37,28 +38,37 @@ def batches(draw):
     return [
         {
             "prompt_token_ids": prompt if group else draw(PROMPTS),
-            "max_tokens": draw(st.integers(1, 10)),
-            "stop_token_ids": frozenset(draw(st.sets(IDS, max_size=1))),
+            "max_tokens": draw(st.integers(1, 12)),
+            "stop_token_ids": draw(st.sampled_from([frozenset(), frozenset(), frozenset({3})])),
             "priority": draw(st.integers(0, 2)),
             "cache_salt": draw(st.sampled_from(["", "", "pepper"])),
             "group": group,
             "reads_prefix_cache": draw(st.sampled_from([True, True, False])),
             "runs_ahead": draw(st.sampled_from([True, True, False])),
         }
-        for _ in range(draw(st.integers(1, 4)))
+        for _ in range(draw(st.integers(1, 5)))
     ]
+
+
+def cut_to_fit(options, limit):
+    """The request, its prompt and output made short enough for a scheduler that holds `limit` tokens of it."""
+    prompt = options["prompt_token_ids"][: max(1, limit - 1)]
+    return options | {
+        "prompt_token_ids": prompt,
+        "max_tokens": max(1, min(options["max_tokens"], limit - len(prompt))),
+    }
 
 
 @st.composite
 def configurations(draw):
-    max_num_seqs = draw(st.integers(1, 5))
+    max_num_seqs = draw(st.sampled_from([1, 2, 3, 5, 5]))
     return {
-        "num_blocks": draw(st.integers(1, 12)),
+        "num_blocks": draw(st.integers(3, 12)),
         "block_size": draw(st.integers(1, 4)),
         "prefix_caching": draw(st.sampled_from([True, True, False])),
         "max_num_seqs": max_num_seqs,
         "max_num_batched_tokens": draw(st.integers(max_num_seqs, max_num_seqs + 12)),
-        "max_num_waiting": draw(st.integers(2, 12)),
+        "max_num_waiting": draw(st.integers(4, 16)),
         "max_model_len": MAX_MODEL_LEN,
         "watermark": draw(st.sampled_from([0.0, 0.01, 0.3])),
         "prefill_chunk_size": draw(st.sampled_from([None, None, 1, 3])),
@@ -81,13 +91,15 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.max_num_waiting = configuration["max_num_waiting"]
         self.num_added = 0
 
-    @rule(batch=batches())
-    def add(self, batch):
+    @rule(batch=batches(), fits=st.sampled_from([True, True, True, False]))
+    def add(self, batch, fits):
         world = self.world
+        pool_tokens = world.kv.num_blocks * world.kv.block_size
+        if fits:
+            batch = [cut_to_fit(options, min(MAX_MODEL_LEN, pool_tokens + 1)) for options in batch]
         requests = [
             Request(request_id=f"r{self.num_added + i}", **options) for i, options in enumerate(batch)
         ]
-        pool_tokens = world.kv.num_blocks * world.kv.block_size
         largest = max(len(request.prompt_token_ids) + request.max_tokens for request in requests)
         before = world.scheduler.stats()
         if largest > MAX_MODEL_LEN or largest - 1 > pool_tokens:
@@ -102,10 +114,10 @@ class SchedulerMachine(RuleBasedStateMachine):
             world.add_all(requests)
         assert world.scheduler.stats() == before
 
-    @rule(pick=st.integers(0, 1000))
-    def abort(self, pick):
-        if self.world.requests:
-            ids = list(self.world.requests)
+    @rule(pick=st.integers(0, 1000), alive=st.booleans())
+    def abort(self, pick, alive):
+        ids = list(self.world.live if alive else self.world.requests)
+        if ids:
             request_id = ids[pick % len(ids)]
             self.world.abort(request_id)
             assert not self.world.scheduler.abort(request_id, self.world.now)
@@ -124,15 +136,15 @@ class SchedulerMachine(RuleBasedStateMachine):
 class InOrderMachine(SchedulerMachine):
     """Steps taken by a StepLoop; some fail."""
 
-    @rule(num_steps=st.integers(1, 6))
+    @rule(num_steps=st.sampled_from([1, 2, 4, 8]))
     def step(self, num_steps):
         for _ in range(num_steps):
             self.world.step()
 
-    @rule(place=st.sampled_from(["launch", "result"]))
-    def step_fails(self, place):
+    @rule(place=st.sampled_from(["launch", "result"]), fails=FEW)
+    def step_fails(self, place, fails):
         world = self.world
-        world.executor.fail_at = place
+        world.executor.fail_at = place if fails else None
         try:
             world.step()
         except world.executor.Fault:
@@ -148,8 +160,16 @@ class OneAheadMachine(InOrderMachine):
 class ByHandMachine(SchedulerMachine):
     """Steps taken in every order that the scheduler allows, which is more than the loop does."""
 
-    @rule()
-    def schedule(self):
+    @rule(num_passes=st.sampled_from([0, 1, 4, 8]))
+    def schedule(self, num_passes):
+        """A few passes with one step always in flight, then one more step if the scheduler has one."""
+        for _ in range(num_passes):
+            self.schedule_one()
+            if self.world.scheduler.num_in_flight == 2:
+                self.update()
+        self.schedule_one()
+
+    def schedule_one(self):
         world = self.world
         output = world.scheduler.schedule(world.now)
         if output is not None:
@@ -163,8 +183,10 @@ class ByHandMachine(SchedulerMachine):
     def update(self):
         self.world.take(self.world.scheduler.update(self.world.executor.result(), self.world.now))
 
-    @rule()
-    def fail(self):
+    @rule(fails=FEW)
+    def fail(self, fails):
+        if not fails:
+            return
         self.world.executor.results.clear()
         self.world.fail()
 
@@ -179,6 +201,6 @@ def test_any_sequence_of_calls_keeps_the_promises(make_world, driver):
     run_state_machine_as_test(
         type(driver.__name__, (driver,), {"make_world": staticmethod(make_world)}),
         settings=settings(
-            max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=80, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )
