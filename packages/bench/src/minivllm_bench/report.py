@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from minivllm_bench.machine import MachineFacts
@@ -137,14 +138,22 @@ def to_json(measurements: Sequence[Measurement], machine: MachineFacts, settings
 
 
 def to_table(measurements: Sequence[Measurement], machine: MachineFacts, settings: RunSettings) -> Table:
-    """The report as a table: a section per workload, the ratio beside each peer."""
+    """The report as a table that fits 80 columns: a section per workload, the ratio beside each peer.
+
+    In the last column stands how many times as fast as this row's engine the first one is.
+    """
     first = measurements[0].engine
-    table = Table(title=_title(settings), caption=_caption(machine, settings), caption_justify="left")
+    table = Table(
+        title=_title(settings),
+        caption=_caption(machine, settings),
+        caption_justify="left",
+        box=SIMPLE_HEAD,
+    )
     for heading in ("workload", "engine"):
         table.add_column(heading, no_wrap=True)
-    for heading in ("output tok/s", "input tok/s", "seconds", "spread", f"{first} is"):
+    for heading in ("output\ntok/s", "input\ntok/s", "seconds", "spread", f"{first}\n÷ this"):
         table.add_column(heading, justify="right", no_wrap=True)
-    by_peer = {(ratio.workload, ratio.peer): f"{ratio.ratio:.2f}x as fast" for ratio in ratios(measurements)}
+    by_peer = {(ratio.workload, ratio.peer): f"{ratio.ratio:.2f}x" for ratio in ratios(measurements)}
     shown: str | None = None
     for measurement in measurements:
         if shown not in (None, measurement.workload):
