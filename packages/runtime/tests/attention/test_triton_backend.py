@@ -1,0 +1,37 @@
+"""The kernels' backend agrees with the CPU's (in the Triton interpreter where there is no GPU)."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+PROGRAM = """
+import torch
+from runtime_tests.attention.test_torch_backend import attend, random_step
+from minivllm_runtime.attention.triton_backend import TritonAttentionBackend
+
+for rows in ([(20, 1), (33, 1), (0, 1)], [(20, 1), (0, 17), (15, 5)]):
+    cache, *step = random_step(rows)
+    reference = attend(cache, *step)
+    actual = TritonAttentionBackend([cache], 0.25).plan(step[0]).attend(0, *step[1:])
+    torch.testing.assert_close(actual, reference, rtol=1e-4, atol=1e-5)
+print("agree")
+"""
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="on a GPU the engine's own tests run these kernels")
+def test_agrees_with_the_cpu(tmp_path):
+    # Triton decides at import whether it interprets, so this needs a process of its own.
+    tests = Path(__file__).parents[1]
+    (tmp_path / "runtime_tests").symlink_to(tests, target_is_directory=True)
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.stdout == "agree\n", result.stderr
