@@ -128,6 +128,7 @@ class Tokenizer:
         """No token stands for more bytes of UTF-8 text than this; None if one may stand for any number.
 
         A text of more than n times as many bytes has more than n tokens, which is known without encoding it.
+        A character that a byte-level vocabulary has no token for counts too, although encoding drops it.
         """
         shrinkage = _normalizer_shrinkage(self.backend)
         if shrinkage is None or any(token.lstrip or token.rstrip for token in self._added.values()):
@@ -175,10 +176,15 @@ def _normalizer_shrinkage(backend: Backend) -> int | None:
     if backend.normalizer is None:
         return 1
     state = json.loads(backend.normalizer.__getstate__())
-    kinds = {part["type"] for part in state.get("normalizers", [state])}
-    if not kinds <= {"NFC", "Prepend", "Replace"}:
+    parts = state.get("normalizers", [state])
+    if not all(part["type"] in ("NFC", "Prepend") or _replaces_by_no_less(part) for part in parts):
         return None
-    return _MAX_NFC_SHRINKAGE if "NFC" in kinds else 1
+    return _MAX_NFC_SHRINKAGE if any(part["type"] == "NFC" for part in parts) else 1
+
+
+def _replaces_by_no_less(part: Mapping[str, Any]) -> bool:
+    pattern = part.get("pattern", {}).get("String")
+    return part["type"] == "Replace" and pattern is not None and len(part["content"]) >= len(pattern)
 
 
 def _covers_all_bytes(backend: Backend) -> bool:

@@ -85,8 +85,9 @@ def _indexed_names(index: Path) -> Mapping[Path, tuple[str, ...]]:
     names: dict[Path, list[str]] = {}
     for name, file_name in weight_map.values.items():
         # A name that leaves the folder would read files that are no part of the model.
-        if not isinstance(file_name, str) or Path(file_name).name != file_name:
-            raise ModelLoadError(f"{index} is damaged: {name} is in {file_name!r}, which is no file name")
+        path = Path(str(file_name))
+        if path.name != file_name or path.suffix != ".safetensors":
+            raise ModelLoadError(f"{index} is damaged: {name} is in {file_name!r}, no safetensors file")
         names.setdefault(index.parent / file_name, []).append(name)
     return {path: tuple(names) for path, names in names.items()}
 
