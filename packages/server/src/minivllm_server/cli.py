@@ -58,18 +58,17 @@ def serve(**options: OptionValue) -> None:
         engine_config = settings.engine_config()
         listener = bind(settings.host, settings.port)
         with listener, _web_stack_imported():
-            console = Console()
-            engine = load_engine(engine_config, console)
+            engine = load_engine(engine_config, Console(stderr=True))
             from minivllm_server.server import serve_engine
 
-            console.print(describe_engine(engine))
+            print(describe_engine(engine), flush=True)
             asyncio.run(
                 serve_engine(
                     engine,
                     listener,
                     settings,
-                    on_ready=lambda _server: console.print(
-                        f"minivllm is ready at {url_of(listener)} (Ctrl-C stops it)"
+                    on_ready=lambda _server: print(
+                        f"minivllm is ready at {url_of(listener)} (Ctrl-C stops it)", flush=True
                     ),
                 )
             )

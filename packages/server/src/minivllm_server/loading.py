@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def load_engine(config: EngineConfig, console: Console) -> AsyncEngine:
-    """Builds the engine and shows each stage of it on `console`.
+    """Builds the engine and shows each stage of it on `console`, if that is a terminal.
 
     Raises:
         ModelLoadError: The model is missing, damaged or of an unsupported kind.
@@ -26,7 +26,7 @@ def load_engine(config: EngineConfig, console: Console) -> AsyncEngine:
         TextColumn("{task.percentage:>3.0f}%"),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         libraries = progress.add_task("libraries", total=None)
         from minivllm_runtime.engine.async_engine import AsyncEngine
 

@@ -1,0 +1,135 @@
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from importlib.metadata import version
+
+import httpx
+import pytest
+
+ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith("MINIVLLM_")} | {
+    "OMP_NUM_THREADS": "1",
+    "HF_HUB_OFFLINE": "1",
+    "NO_PROXY": "*",
+}
+SMALL = ("--num-blocks", "64", "--max-num-seqs", "4", "--dtype", "float32")
+
+
+def command(*arguments):
+    return [sys.executable, "-c", "from minivllm_server.cli import main; main()", *arguments]
+
+
+def run(*arguments, **variables):
+    return subprocess.run(
+        command(*arguments),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=ENVIRONMENT | variables,
+        check=False,
+    )
+
+
+def expect_one_line(result, *parts):
+    assert result.returncode not in {0, -signal.SIGTERM}
+    assert result.stdout == ""
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("minivllm: error: ")
+    assert all(part in lines[0] for part in parts)
+
+
+def test_version():
+    result = run("--version")
+    assert (result.returncode, result.stdout) == (0, f"minivllm {version('minivllm-server')}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (("serve", "--port", "70000"), ("port", "65535", "70000")),
+        (("serve", "--dtype", "int3"), ("dtype", "bfloat16", "int3")),
+        (("serve", "--block-size", "0"), ("block_size", "at least 1", "0")),
+        (("generate", "x", "--max-num-seqs", "many"), ("max_num_seqs", "integer", "many")),
+        (("generate", "x", "--temperature", "3"), ("temperature", "2", "3")),
+    ],
+)
+def test_a_bad_value_is_one_line(arguments, parts):
+    expect_one_line(run(*arguments), *parts)
+
+
+def test_a_bad_variable_is_one_line():
+    expect_one_line(run("serve", MINIVLLM_MAX_NUM_WAITING="-3"), "max_num_waiting", "at least 1", "-3")
+
+
+def test_an_unknown_option_is_an_error_without_a_traceback():
+    result = run("serve", "--tensor-parallel")
+    assert result.returncode != 0
+    assert "--tensor-parallel" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_taken_port_is_one_line_before_anything_is_loaded():
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        result = run("serve", "--port", str(port), "--model", "no/such/folder")
+    expect_one_line(result, str(port), "in use")
+
+
+def test_a_missing_or_damaged_model_is_one_line(tmp_path):
+    damaged = tmp_path / "damaged.gguf"
+    damaged.write_bytes(b"GGUF" + bytes(20))
+    missing = tmp_path / "missing.gguf"
+    for path in (damaged, missing):
+        expect_one_line(run("serve", "--port", "0", "--model", str(path)), path.name)
+
+
+def test_generate_writes_the_text_then_the_speed():
+    result = run("generate", "The capital of France is", "--max-tokens", "3", *SMALL)
+    assert result.returncode == 0
+    text, speed = result.stdout.split("\n\n")[0], result.stdout.splitlines()[-1]
+    assert text.startswith(" Paris")
+    assert "3 tokens" in speed
+    assert speed.endswith("tokens/s")
+    chat = run("generate", "Say hello.", "--chat", "--max-tokens", "3", *SMALL)
+    assert chat.returncode == 0
+    assert not chat.stdout.startswith(text)
+
+
+def test_serve_prints_its_url_serves_and_stops_with_success():
+    process = subprocess.Popen(
+        command("serve", "--port", "0", *SMALL),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    )
+    watchdog = threading.Timer(120, process.kill)
+    watchdog.start()
+    try:
+        output = ""
+        for line in process.stdout:
+            output += line
+            if "http://" in line:
+                break
+        assert "64 KV blocks of 16 tokens" in output
+        assert "max_model_len 1024" in output
+        url = next(word for word in line.split() if word.startswith("http://"))
+        answer = httpx.post(
+            f"{url}/v1/completions",
+            json={"prompt": "The capital of France is", "max_tokens": 2, "temperature": 0},
+            timeout=60,
+            trust_env=False,
+        )
+        assert answer.json()["model"] == "smollm2"
+        assert answer.json()["choices"][0]["text"].startswith(" Paris")
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 0
+        assert errors == ""
+    finally:
+        watchdog.cancel()
+        process.kill()
+        process.wait()
