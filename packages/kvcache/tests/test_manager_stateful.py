@@ -99,7 +99,9 @@ class Sequence:
 
 class KVCacheMachine(RuleBasedStateMachine):
     @initialize(
-        num_blocks=st.integers(1, 9), block_size=st.integers(1, 3), caching=st.booleans() | st.just(True)
+        num_blocks=st.integers(1, 12),
+        block_size=st.integers(1, 3),
+        caching=st.sampled_from([True, True, True, False]),
     )
     def start(self, num_blocks, block_size, caching):
         self.kv = KVCacheManager(num_blocks, block_size, prefix_caching=caching, record_events=True)
@@ -133,17 +135,73 @@ class KVCacheMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.waiting)
     @rule(
-        pick=PICK, ahead=st.integers(0, 4), use_cache=st.booleans() | st.just(True), reserve=st.integers(0, 2)
+        pick=PICK,
+        num_new=st.integers(0, 9),
+        use_cache=st.booleans() | st.just(True),
+        reserve=st.sampled_from([0, 0, 1, 2]),
     )
-    def allocate(self, pick, ahead, use_cache, reserve):
+    def allocate(self, pick, num_new, use_cache, reserve):
+        self._allocate(self.waiting[pick % len(self.waiting)], num_new, use_cache=use_cache, reserve=reserve)
+
+    @precondition(lambda self: self.waiting)
+    @rule(pick=PICK)
+    def prefill(self, pick):
+        """A whole first step: alone, the rules it is made of seldom meet in this order."""
         sequence = self.waiting[pick % len(self.waiting)]
+        self._allocate(sequence, len(sequence.ids) - self.kv.match(sequence.keys))
+        if sequence in self.running:
+            self._compute(sequence)
+            self._commit(sequence)
+
+    @precondition(lambda self: self.running)
+    @rule(pick=PICK)
+    def catch_up(self, pick):
+        """A whole later step."""
+        sequence = self.running[pick % len(self.running)]
+        self._grow(sequence, len(sequence.ids))
+        self._compute(sequence)
+        self._commit(sequence)
+
+    @precondition(lambda self: self.running)
+    @rule(pick=PICK, num_tokens=st.integers(0, 20))
+    def grow(self, pick, num_tokens):
+        self._grow(self.running[pick % len(self.running)], num_tokens)
+
+    @precondition(lambda self: self.running)
+    @rule(pick=PICK)
+    def compute(self, pick):
+        self._compute(self.running[pick % len(self.running)])
+
+    @precondition(lambda self: self.running)
+    @rule(pick=PICK, tokens=st.lists(TOKENS, min_size=1, max_size=4))
+    def sample(self, pick, tokens):
+        sequence = self.running[pick % len(self.running)]
+        sequence.ids += tokens
+        sequence.keys.extend(tokens)
+
+    @precondition(lambda self: self.running)
+    @rule(pick=PICK, late=st.integers(0, 3))
+    def commit(self, pick, late):
+        self._commit(self.running[pick % len(self.running)], late)
+
+    @precondition(lambda self: self.running)
+    @rule(pick=PICK)
+    def preempt(self, pick):
+        self.waiting.append(self._leave(pick))
+
+    @precondition(lambda self: self.running)
+    @rule(pick=PICK)
+    def finish_or_abort(self, pick):
+        self._leave(pick)
+
+    def _allocate(self, sequence, num_new, *, use_cache=True, reserve=0):
         hits = self.model.hits(sequence.salt, sequence.ids)
         assert self.kv.match(sequence.keys) == len(hits) * self.block_size < len(sequence.ids)
         hits = hits if use_cache else []
         allocation = self.kv.allocate(
-            sequence.name, sequence.keys, ahead, use_cache=use_cache, reserve=reserve
+            sequence.name, sequence.keys, num_new, use_cache=use_cache, reserve=reserve
         )
-        assert (allocation is not None) is self.model.allocate(sequence.name, hits, ahead, reserve)
+        assert (allocation is not None) is self.model.allocate(sequence.name, hits, num_new, reserve)
         if allocation is None:
             return
         assert allocation.num_cached_tokens == len(hits) * self.block_size
@@ -152,20 +210,14 @@ class KVCacheMachine(RuleBasedStateMachine):
         self.running.append(sequence)
         sequence.num_computed = sequence.num_committed = allocation.num_cached_tokens
 
-    @precondition(lambda self: self.running)
-    @rule(pick=PICK, num_tokens=st.integers(0, 20))
-    def grow(self, pick, num_tokens):
-        name = self.running[pick % len(self.running)].name
-        before = len(self.model.tables[name])
-        new = self.kv.grow(name, num_tokens)
-        assert (new is not None) is self.model.grow(name, num_tokens)
-        assert list(new or ()) == self.model.tables[name][before:]
+    def _grow(self, sequence, num_tokens):
+        before = len(self.model.tables[sequence.name])
+        new = self.kv.grow(sequence.name, num_tokens)
+        assert (new is not None) is self.model.grow(sequence.name, num_tokens)
+        assert list(new or ()) == self.model.tables[sequence.name][before:]
 
-    @precondition(lambda self: self.running)
-    @rule(pick=PICK)
-    def compute(self, pick):
-        """Writes every covered known position, after reading all before it: they must be this request's own."""
-        sequence = self.running[pick % len(self.running)]
+    def _compute(self, sequence):
+        """Writes each covered known position after reading all before it: they must be its own."""
         table = BlockTable(self.block_size, self.kv.block_ids(sequence.name))
         stop = min(table.capacity_tokens, len(sequence.ids))
         for position in range(stop):
@@ -175,33 +227,12 @@ class KVCacheMachine(RuleBasedStateMachine):
             assert self.memory[table.slot(position)] == own
         sequence.num_computed = max(sequence.num_computed, stop)
 
-    @precondition(lambda self: self.running)
-    @rule(pick=PICK, tokens=st.lists(TOKENS, min_size=1, max_size=3))
-    def sample(self, pick, tokens):
-        sequence = self.running[pick % len(self.running)]
-        sequence.ids += tokens
-        sequence.keys.extend(tokens)
-
-    @precondition(lambda self: self.running)
-    @rule(pick=PICK, late=st.integers(0, 3))
-    def commit(self, pick, late):
-        sequence = self.running[pick % len(self.running)]
+    def _commit(self, sequence, late=0):
         num_written = max(sequence.num_committed, sequence.num_computed - late)
         self.kv.commit(sequence.name, sequence.keys, num_written)
         if self.caching:
             self.model.commit(sequence.name, sequence.salt, sequence.ids, sequence.num_committed, num_written)
         sequence.num_committed = num_written
-
-    @precondition(lambda self: self.running)
-    @rule(pick=PICK)
-    def preempt(self, pick):
-        sequence = self._leave(pick)
-        self.waiting.append(sequence)
-
-    @precondition(lambda self: self.running)
-    @rule(pick=PICK)
-    def finish_or_abort(self, pick):
-        self._leave(pick)
 
     def _leave(self, pick):
         sequence = self.running.pop(pick % len(self.running))
@@ -209,26 +240,25 @@ class KVCacheMachine(RuleBasedStateMachine):
         self.model.free(sequence.name)
         return sequence
 
-    # --- Misuse changes nothing; the invariants below look
+    # --- Misuse is refused and changes nothing; the invariants below look
 
-    @precondition(lambda self: self.running)
+    @precondition(lambda self: self.history)
     @rule(pick=PICK, beyond=st.integers(1, 5))
-    def misuse_a_running_request(self, pick, beyond):
-        sequence = self.running[pick % len(self.running)]
-        self._refused(lambda: self.kv.allocate(sequence.name, sequence.keys, 1))
-        capacity = len(self.model.tables[sequence.name]) * self.block_size
-        if self.caching:
-            too_many = max(capacity, len(sequence.ids), sequence.num_committed) + self.block_size * beyond
-            self._refused(lambda: self.kv.commit(sequence.name, sequence.keys, too_many))
-
-    @precondition(lambda self: self.waiting)
-    @rule(pick=PICK)
-    def misuse_a_waiting_request(self, pick):
-        sequence = self.waiting[pick % len(self.waiting)]
-        self._refused(lambda: self.kv.free(sequence.name))
-        self._refused(lambda: self.kv.grow(sequence.name, 1))
-        self._refused(lambda: self.kv.commit(sequence.name, sequence.keys, 1))
-        self._refused(lambda: self.kv.allocate(sequence.name, sequence.keys, -1))
+    def misuse(self, pick, beyond):
+        sequence = self.history[pick % len(self.history)]
+        name, keys = sequence.name, sequence.keys
+        if sequence in self.running:
+            self._refused(lambda: self.kv.allocate(name, keys, 1))
+            too_many = (
+                len(self.model.tables[name]) * self.block_size + len(sequence.ids) + self.block_size * beyond
+            )
+            if self.caching:
+                self._refused(lambda: self.kv.commit(name, keys, too_many))
+        else:
+            self._refused(lambda: self.kv.allocate(name, keys, -beyond))
+            self._refused(lambda: self.kv.grow(name, beyond))
+            self._refused(lambda: self.kv.commit(name, keys, beyond))
+            self._refused(lambda: self.kv.free(name))
 
     def _refused(self, call):
         try:
