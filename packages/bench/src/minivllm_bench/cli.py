@@ -50,7 +50,9 @@ def offline(
     ] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Timed runs per engine and workload.")] = 3,
     seed: Annotated[int, typer.Option(help="Of the random prompts.")] = 0,
-    num_threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
+    num_threads: Annotated[
+        int | None, typer.Option(min=1, help="CPU threads of each engine; PyTorch's choice if not given.")
+    ] = None,
     vllm_python: Annotated[Path | None, typer.Option(help="Python of an environment with vLLM.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures to this file.")] = None,
 ) -> None:
@@ -60,13 +62,11 @@ def offline(
     if json_file is not None and not json_file.parent.is_dir():
         raise InvalidSetting(f"no folder {json_file.parent} for --json")
     target = resolve_device(device)
-    threads = num_threads or default_threads()
     settings = EngineSettings(
         model=model,
         dtype=resolve_dtype(dtype, target),
         device=target,
-        torch_threads=threads,
-        num_threads=num_threads,
+        num_threads=num_threads or default_threads(),
         vllm_python=vllm_python,
     )
     machine = read_machine()
@@ -75,8 +75,7 @@ def offline(
         model=model,
         dtype=settings.dtype,
         device=settings.device,
-        torch_threads=threads,
-        num_threads=num_threads,
+        num_threads=settings.num_threads,
         repeats=repeats,
         seed=seed,
         input_len=input_len,

@@ -25,8 +25,7 @@ class RunSettings:
         model: As given on the command line.
         dtype: Resolved, never "auto".
         device: Resolved, never "auto".
-        torch_threads: CPU threads of the engines inside the process.
-        num_threads: CPU threads that were asked for; None if each engine outside it chose for itself.
+        num_threads: CPU threads of each engine.
         repeats: Timed runs per engine and workload.
         seed: Of the prompts.
         input_len: Prompt length that replaced the workloads' own; None if none did.
@@ -36,8 +35,7 @@ class RunSettings:
     model: str
     dtype: str
     device: str
-    torch_threads: int
-    num_threads: int | None
+    num_threads: int
     repeats: int
     seed: int
     input_len: int | None
@@ -172,7 +170,7 @@ def to_table(measurements: Sequence[Measurement], machine: MachineFacts, setting
 
 
 def _title(settings: RunSettings) -> str:
-    parts = [settings.model, settings.dtype, settings.device, f"{settings.torch_threads} threads"]
+    parts = [settings.model, settings.dtype, settings.device, f"{settings.num_threads} threads"]
     parts += [
         f"{name} {length}"
         for name, length in (("in", settings.input_len), ("out", settings.output_len))

@@ -13,7 +13,7 @@ UNEQUAL = Workload("unequal", 4, LengthRange(3, 9), LengthRange(2, 6))
 
 
 def load(folder, dtype="float32"):
-    return HfEngine.load(EngineSettings(model=str(folder), dtype=dtype, device="cpu", torch_threads=1))
+    return HfEngine.load(EngineSettings(model=str(folder), dtype=dtype, device="cpu", num_threads=1))
 
 
 def test_left_padding_aligns_prompts_at_the_right():

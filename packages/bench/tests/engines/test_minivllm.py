@@ -13,7 +13,7 @@ UNEQUAL = Workload("unequal", 5, LengthRange(3, 40), LengthRange(1, 9))
 
 
 def settings(model):
-    return EngineSettings(model=str(model), dtype="float32", device="cpu", torch_threads=1)
+    return EngineSettings(model=str(model), dtype="float32", device="cpu", num_threads=1)
 
 
 def test_both_engines_give_the_same_ids_and_the_same_text(tiny_llama):

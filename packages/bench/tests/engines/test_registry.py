@@ -6,7 +6,7 @@ from minivllm_bench.engines.interface import EngineSettings
 from minivllm_bench.engines.registry import open_engine
 from minivllm_bench.errors import InvalidSetting, MissingExtra
 
-SETTINGS = EngineSettings(model="smollm2", dtype="float32", device="cpu", torch_threads=1)
+SETTINGS = EngineSettings(model="smollm2", dtype="float32", device="cpu", num_threads=1)
 
 
 def test_an_unknown_engine_is_refused_with_the_known_ones():

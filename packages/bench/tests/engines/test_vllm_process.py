@@ -30,7 +30,7 @@ STAND_IN = """
             assert not enable_prefix_caching
             config = Record(get_vocab_size=lambda: 77)
             self.llm_engine = Record(model_config=config)
-            self.binding = os.environ.get("VLLM_CPU_OMP_THREADS_BIND", "its own choice")
+            self.binding = os.environ["VLLM_CPU_OMP_THREADS_BIND"]
 
         def generate(self, prompts, params, use_tqdm):
             print("and this")
@@ -58,7 +58,7 @@ def settings(tmp_path, monkeypatch):
             "model": str(tmp_path),
             "dtype": "float32",
             "device": "cpu",
-            "torch_threads": 1,
+            "num_threads": 1,
             "vllm_python": python,
         }
         return EngineSettings(**(values | changes))
@@ -81,12 +81,13 @@ def test_one_worker_serves_several_runs_whatever_vllm_prints(engine):
         assert run.seconds > 0
 
 
-@pytest.mark.parametrize(("num_threads", "binding"), [(None, "its own choice"), (1, "0-0"), (2, "0-1")])
-def test_threads_are_bound_only_when_asked_for(settings, num_threads, binding, monkeypatch):
-    monkeypatch.delenv("VLLM_CPU_OMP_THREADS_BIND", raising=False)
-    engine = VllmEngine.load(settings(num_threads=num_threads))
-    assert engine.run([BenchRequest((5,), 1)]).completions[0].text == binding
-    engine.close()
+def test_vllm_gets_as_many_cores_as_its_peers_get_threads(settings):
+    allowed = sorted(os.sched_getaffinity(0))
+    for num_threads in {1, len(allowed)}:
+        engine = VllmEngine.load(settings(num_threads=num_threads))
+        cores = engine.run([BenchRequest((5,), 1)]).completions[0].text.split(",")
+        assert [int(core) for core in cores] == allowed[:num_threads]
+        engine.close()
 
 
 def test_closing_ends_the_process_and_may_be_repeated(engine):

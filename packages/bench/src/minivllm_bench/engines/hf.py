@@ -21,10 +21,10 @@ PAD_ID = 0
 class HfEngine:
     """`transformers` in its usual best form: sdpa attention, KV cache, inference mode, one static batch."""
 
-    def __init__(self, model: Any, tokenizer: Any, torch_threads: int) -> None:
+    def __init__(self, model: Any, tokenizer: Any, num_threads: int) -> None:
         self._model = model
         self._tokenizer = tokenizer
-        self._torch_threads = torch_threads
+        self._num_threads = num_threads
         # The checkpoint's own may name end-of-sequence ids or sampling; neither belongs in a benchmark.
         model.generation_config = GenerationConfig(do_sample=False, use_cache=True, pad_token_id=PAD_ID)
 
@@ -36,7 +36,7 @@ class HfEngine:
             EngineFailed: the model is missing, damaged or unknown to transformers.
         """
         model, tokenizer = load_pretrained(find_model(settings.model), settings.dtype)
-        return cls(model.eval().to(settings.device), tokenizer, settings.torch_threads)
+        return cls(model.eval().to(settings.device), tokenizer, settings.num_threads)
 
     @property
     def vocab_size(self) -> int:
@@ -45,7 +45,7 @@ class HfEngine:
 
     def run(self, requests: Sequence[BenchRequest]) -> TimedRun:
         """See `Engine.run`. The batch runs on until its longest request ends; surplus tokens are cut off."""
-        torch.set_num_threads(self._torch_threads)
+        torch.set_num_threads(self._num_threads)
         started = time.perf_counter()
         rows = self._generate(requests)
         texts = self._tokenizer.batch_decode(rows, skip_special_tokens=True)

@@ -19,16 +19,14 @@ class EngineSettings:
         model: "smollm2", a local folder, a `.gguf` file or a hub id.
         dtype: Of weights, activations and KV cache.
         device: Where it runs.
-        torch_threads: CPU threads of the engines inside this process, the same for each.
-        num_threads: CPU threads asked for; None leaves an engine outside this process its own choice.
+        num_threads: CPU threads for tensor work, the same for each engine.
         vllm_python: Python interpreter of an environment that has vLLM; None if vLLM takes no part.
     """
 
     model: str
     dtype: DType
     device: Device
-    torch_threads: int
-    num_threads: int | None = None
+    num_threads: int
     vllm_python: Path | None = None
 
 

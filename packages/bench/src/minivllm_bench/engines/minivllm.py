@@ -16,9 +16,9 @@ from minivllm_runtime.errors import MinivllmError
 class MinivllmEngine:
     """`minivllm_runtime.LLM` in this process."""
 
-    def __init__(self, llm: LLM, torch_threads: int) -> None:
+    def __init__(self, llm: LLM, num_threads: int) -> None:
         self._llm = llm
-        self._torch_threads = torch_threads
+        self._num_threads = num_threads
 
     @classmethod
     def load(cls, settings: EngineSettings) -> Self:
@@ -32,12 +32,12 @@ class MinivllmEngine:
                 settings.model,
                 dtype=settings.dtype,
                 device=settings.device,
-                num_threads=settings.torch_threads,
+                num_threads=settings.num_threads,
                 enable_prefix_caching=False,
             )
         except MinivllmError as error:
             raise EngineFailed(f"minivllm cannot load {settings.model}: {error}") from error
-        return cls(llm, settings.torch_threads)
+        return cls(llm, settings.num_threads)
 
     @property
     def vocab_size(self) -> int:
@@ -46,7 +46,7 @@ class MinivllmEngine:
 
     def run(self, requests: Sequence[BenchRequest]) -> TimedRun:
         """See `Engine.run`."""
-        torch.set_num_threads(self._torch_threads)
+        torch.set_num_threads(self._num_threads)
         started = time.perf_counter()
         try:
             outputs = self._llm.generate(

@@ -20,8 +20,9 @@ def main() -> None:
     """Serve runs until stdin ends."""
     answers = _claim_stdout()
     settings = json.loads(sys.stdin.readline())
-    if settings["num_threads"] is not None:
-        os.environ["VLLM_CPU_OMP_THREADS_BIND"] = f"0-{settings['num_threads'] - 1}"
+    # Left alone, vLLM keeps one core free; its peers keep none.
+    cores = sorted(os.sched_getaffinity(0))[: settings["num_threads"]]
+    os.environ["VLLM_CPU_OMP_THREADS_BIND"] = ",".join(str(core) for core in cores)
     from vllm import LLM, SamplingParams  # type: ignore[import-not-found, unused-ignore]
 
     llm = LLM(
