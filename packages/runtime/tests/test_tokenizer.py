@@ -9,8 +9,8 @@ from tokenizers import Tokenizer as Backend
 from minivllm_runtime.errors import InvalidParameter, ModelLoadError
 from minivllm_runtime.tokenizer import Tokenizer
 
+from .loader.texts import NASTY
 from .scripted.byte_level import IM_END, IM_START, byte_level_tokenizer
-from .texts import NASTY
 
 COVERED_TEXT = st.text(st.characters(min_codepoint=32, max_codepoint=0x1FFFF, exclude_categories=["Cs"]))
 """Without characters that the vocabulary of the default model has no tokens for."""

@@ -140,7 +140,10 @@ def _chat_template(folder: Path, setting: object) -> str | None:
     """`chat_template.jinja` if it exists, else the setting: a template or a list of named ones."""
     path = folder / "chat_template.jinja"
     if path.is_file():
-        return path.read_text(encoding="utf-8")
+        try:
+            return path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ModelLoadError(f"cannot read {path}: {error}") from error
     if isinstance(setting, list):
         setting = {entry.get("name"): entry.get("template") for entry in setting if isinstance(entry, dict)}
     if isinstance(setting, dict):
