@@ -96,6 +96,12 @@ def test_a_damaged_file_is_read_or_refused(small_file, tmp_path_factory, data):
         (b"GGUF" + struct.pack(">IQQ", 3, 0, 0), "version 50331648"),
         (b"GGUF" + struct.pack("<IQQ", 3, 2**60, 0), "larger than the file"),
         (b"GGUF" + struct.pack("<IQQ", 3, 0, 2**60), "larger than the file"),
+        (
+            b"GGUF" + struct.pack("<IQQQcI", 3, 0, 1, 1, b"k", 9) + struct.pack("<IQ", 9, 1) * 9,
+            "array in an array",
+        ),
+        (b"GGUF" + struct.pack("<IQQQcI", 3, 0, 1, 1, b"k", 13) + bytes(64), "type 13"),
+        (b"GGUF" + struct.pack("<IQQQ2sI", 3, 0, 1, 2, b"\xff\xff", 0) + bytes(64), "not UTF-8"),
     ],
 )
 def test_what_is_no_readable_file_is_named(tmp_path, content, words):

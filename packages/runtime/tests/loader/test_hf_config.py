@@ -144,6 +144,7 @@ class TestRope:
             "partial_rotary_factor = 0.25",
         ),
         ({"rope_parameters": {"rope_type": "yarn", "factor": 4.0}}, "rope type 'yarn'"),
+        ({"rope_parameters": {"full_attention": {"rope_theta": 1e6}}}, "differ from layer to layer"),
         ({"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "rope type 'dynamic'"),
         ({"quantization_config": {"quant_method": "gptq"}}, "quantization_config"),
         ({"architectures": ["GPT2LMHeadModel"]}, "unsupported architecture.*GPT2LMHeadModel"),

@@ -236,13 +236,11 @@ class _Cursor:
         code, count = self.u32(), self.u64()
         if code == ValueType.STRING:
             return [self.string() for _ in range(self._bounded(count))]
-        if code == ValueType.ARRAY:
-            return [self._array() for _ in range(self._bounded(count))]
         return self._scalars(code, count)
 
     def _scalars(self, code: int, count: int) -> list[Value]:
         if code not in _SCALARS:
-            raise self._damaged(f"a value has the unknown type {code}")
+            raise self._damaged(f"a value has the type {code}, which is none, or an array in an array")
         dtype = np.dtype(_SCALARS[ValueType(code)])
         start = self._advance(count * dtype.itemsize)
         values: list[Value] = np.frombuffer(self._data, dtype=dtype, count=count, offset=start).tolist()

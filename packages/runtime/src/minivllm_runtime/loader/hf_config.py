@@ -135,6 +135,8 @@ def _rope(config: ConfigFields, max_position_embeddings: int) -> tuple[float, Ro
     rope = config.nested("rope_scaling") or config.nested("rope_parameters") or config.empty()
     if rope.get("partial_rotary_factor") not in (None, 1, 1.0):
         raise _unsupported(rope, "partial_rotary_factor")
+    if any(isinstance(value, dict) for value in rope.values.values()):
+        raise ModelLoadError(f"{rope.source}: parameters that differ from layer to layer are not supported")
     theta = rope.number("rope_theta", config.number("rope_theta", _DEFAULT_ROPE_THETA))
     return theta, _rope_scaling(rope, max_position_embeddings)
 
