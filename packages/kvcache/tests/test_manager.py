@@ -188,6 +188,20 @@ def test_without_prefix_caching_nothing_is_ever_hit_or_kept():
     assert kv.take_events() == ()
 
 
+def test_a_chain_with_a_gap_is_hit_up_to_the_gap_only():
+    kv = KVCacheManager(4, 4)
+    short, long = PrefixKeys(range(4), 4), PrefixKeys(range(8), 4)
+    kv.allocate("first writer", short, 4)
+    kv.allocate("copy", long, 8)
+    kv.commit("first writer", short, 4)
+    kv.commit("copy", long, 8)  # its block 0 stays private, its block 1 is the only one of its content
+    assert kv.match(PrefixKeys(range(9), 4)) == 8
+    kv.free("first writer")
+    kv.allocate("evicts block 0", PrefixKeys([99], 4), 8)
+    assert kv.stats().evictions == 1
+    assert kv.match(PrefixKeys(range(9), 4)) == 0
+
+
 def test_prefixes_outlive_tails():
     kv = KVCacheManager(4, 4)
     run(kv, "long", list(range(16)))

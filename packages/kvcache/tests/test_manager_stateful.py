@@ -32,6 +32,7 @@ class NaiveCache:
         self.waiting = list(range(num_blocks))  # the front is reused first
         self.content: dict[int, Content] = {}
         self.tables: dict[str, list[int]] = {}
+        self.num_evictions = 0
 
     def in_use(self) -> set[int]:
         return {block for table in self.tables.values() for block in table}
@@ -81,7 +82,7 @@ class NaiveCache:
     def _take(self, name: str, count: int) -> None:
         for _ in range(count):
             block = self.waiting.pop(0)
-            self.content.pop(block, None)
+            self.num_evictions += self.content.pop(block, None) is not None
             self.tables[name].append(block)
 
 
@@ -287,6 +288,7 @@ class KVCacheMachine(RuleBasedStateMachine):
         assert stats.unused == len(self.model.waiting) - len(idle)
         assert stats.unused + stats.idle_cached + stats.in_use == self.kv.num_blocks
         assert stats.allocatable == self.kv.num_allocatable
+        assert stats.evictions == self.model.num_evictions
         if not self.running:
             assert stats.in_use == 0
 
