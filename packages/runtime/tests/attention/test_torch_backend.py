@@ -75,7 +75,7 @@ def expected(cache, layout, query, key, value):
 
 
 def attend(cache, layout, query, key, value):
-    return TorchAttentionBackend([cache], 0.25).plan(layout).attend(0, query, key, value)
+    return TorchAttentionBackend([cache], query.shape[1], 0.25).plan(layout).attend(0, query, key, value)
 
 
 @given(
@@ -115,7 +115,7 @@ def test_writes_only_the_slots_of_the_step():
 def test_the_number_of_operations_does_not_grow_with_the_number_of_requests():
     def count_operations(num_rows):
         cache, layout, query, key, value = random_step([(40, 1)] * num_rows)
-        planned = TorchAttentionBackend([cache], 0.25).plan(layout)
+        planned = TorchAttentionBackend([cache], query.shape[1], 0.25).plan(layout)
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
             planned.attend(0, query, key, value)
         return sum(event.count for event in profile.key_averages())

@@ -24,81 +24,91 @@ class RowGroup:
     """B rows of similar length, padded to Q query tokens and N blocks.
 
     Attributes:
+        num_rows, num_queries: B and Q.
         tokens: [B · Q] int64, index of each padded query in the step's tokens; None if they are all of them in order.
         valid: [B · Q] bool, which of them are not padding; None if all are.
         cache_rows: [B · Hkv · N] int64 into the cache seen as [(num_blocks + 1) · Hkv, block_size · D].
-        mask: [B, 1, Q or 1, N · block_size], zero where a query may look and -inf elsewhere; None if the context
-            fills its blocks.
-        num_rows, num_queries: B and Q.
+        mask: zero where a query may look, -inf elsewhere, broadcast over the scores [B, Hkv, G · Q, N · block_size];
+            None if no row has a past: then query i looks at keys 0 to i.
     """
 
+    num_rows: int
+    num_queries: int
     tokens: Tensor | None
     valid: Tensor | None
     cache_rows: Tensor
-    mask: Tensor
-    num_rows: int
-    num_queries: int
+    mask: Tensor | None
 
 
 class TorchAttentionBackend:
     """Plans steps over the caches of all layers."""
 
-    def __init__(self, caches: Sequence[KVCache], scale: float) -> None:
+    def __init__(self, caches: Sequence[KVCache], num_heads: int, scale: float) -> None:
         self._caches = caches
         self._scale = scale
+        self._block_size = caches[0].block_size
         self._num_kv_heads = caches[0].key.shape[1]
+        self._group_size = num_heads // self._num_kv_heads
         self._dtype = caches[0].key.dtype
 
     def plan(self, layout: BatchLayout) -> "TorchStepAttention":
         """Sort the rows into groups and compute where each group reads and what it masks."""
-        block_size = self._caches[0].block_size
-        buckets: dict[tuple[int, int], list[int]] = defaultdict(list)
+        buckets: dict[tuple[int, int, bool], list[int]] = defaultdict(list)
         for row, (query_len, context_len) in enumerate(
             zip(layout.query_lens, layout.context_lens, strict=True)
         ):
-            num_blocks = -(-context_len // block_size)
-            buckets[(query_len - 1).bit_length(), (num_blocks - 1).bit_length()].append(row)
+            num_blocks = -(-context_len // self._block_size)
+            has_past = context_len > query_len
+            buckets[(query_len - 1).bit_length(), (num_blocks - 1).bit_length(), has_past].append(row)
         groups = tuple(self._plan_group(layout, rows) for rows in buckets.values())
-        return TorchStepAttention(self._caches, self._scale, self._cache_slots(layout, block_size), groups)
+        return TorchStepAttention(self._caches, self._scale, self._cache_slots(layout), groups)
 
-    def _cache_slots(self, layout: BatchLayout, block_size: int) -> Tensor:
+    def _cache_slots(self, layout: BatchLayout) -> Tensor:
         """[T · Hkv] rows of the cache seen as [(num_blocks + 1) · Hkv · block_size, D], token-major."""
-        blocks, offsets = layout.slot_mapping // block_size, layout.slot_mapping % block_size
+        blocks, offsets = layout.slot_mapping // self._block_size, layout.slot_mapping % self._block_size
         heads = torch.arange(self._num_kv_heads)
-        return (((blocks[:, None] * self._num_kv_heads) + heads) * block_size + offsets[:, None]).flatten()
+        return (
+            (blocks[:, None] * self._num_kv_heads + heads) * self._block_size + offsets[:, None]
+        ).flatten()
 
     def _plan_group(self, layout: BatchLayout, rows: list[int]) -> RowGroup:
-        block_size = self._caches[0].block_size
+        row_index = torch.tensor(rows)
         query_lens = torch.tensor([layout.query_lens[row] for row in rows])
         context_lens = torch.tensor([layout.context_lens[row] for row in rows])
-        num_queries, longest = int(query_lens.max()), int(context_lens.max())
-        num_blocks = -(-longest // block_size)
-
-        row_index = torch.tensor(rows)
+        num_queries = int(query_lens.max())
+        # Padding repeats a row's last token; what it computes is dropped.
         offsets = torch.arange(num_queries)
-        last = (query_lens - 1)[:, None]
-        tokens = layout.query_start_loc[row_index].long()[:, None] + torch.minimum(offsets, last)
-        positions = (context_lens - query_lens)[:, None] + torch.minimum(offsets, last)
-        visible = torch.arange(num_blocks * block_size) <= positions[:, :, None]
-        mask = torch.zeros(visible.shape, dtype=self._dtype).masked_fill_(~visible, float("-inf"))
-
-        # Entries past a row's own blocks repeat its last block: any written block will do, the mask hides it.
-        own_last = (context_lens - 1)[:, None] // block_size
-        columns = torch.minimum(torch.arange(num_blocks), own_last)
-        blocks = layout.block_tables[row_index].long().gather(1, columns)
-        heads = torch.arange(self._num_kv_heads)[:, None]
-        cache_rows = (blocks[:, None, :] * self._num_kv_heads + heads).flatten()
-
-        padded = bool((query_lens != num_queries).any())
-        covers_step = not padded and len(rows) == len(layout.query_lens)
+        query_offsets = torch.minimum(offsets, (query_lens - 1)[:, None])
+        is_padded = bool((query_lens != num_queries).any())
+        covers_step = not is_padded and len(rows) == len(layout.query_lens)
+        starts = layout.query_start_loc[row_index].long()
         return RowGroup(
-            tokens=None if covers_step else tokens.flatten(),
-            valid=(offsets <= last).flatten() if padded else None,
-            cache_rows=cache_rows,
-            mask=mask.unsqueeze(1),
             num_rows=len(rows),
             num_queries=num_queries,
+            tokens=None if covers_step else (starts[:, None] + query_offsets).flatten(),
+            valid=(offsets < query_lens[:, None]).flatten() if is_padded else None,
+            cache_rows=self._cache_rows(layout.block_tables[row_index], context_lens),
+            mask=self._mask((context_lens - query_lens)[:, None] + query_offsets, context_lens),
         )
+
+    def _cache_rows(self, block_tables: Tensor, context_lens: Tensor) -> Tensor:
+        """The blocks of each row, for each head. Past its end a row repeats its last block, and the mask hides it."""
+        num_blocks = -(-int(context_lens.max()) // self._block_size)
+        last_column = (context_lens - 1)[:, None] // self._block_size
+        columns = torch.minimum(torch.arange(num_blocks), last_column)
+        blocks = block_tables.long().gather(1, columns)
+        heads = torch.arange(self._num_kv_heads)[:, None]
+        return (blocks[:, None, :] * self._num_kv_heads + heads).flatten()
+
+    def _mask(self, positions: Tensor, context_lens: Tensor) -> Tensor | None:
+        """Additive mask for query positions [B, Q], in the cache's dtype; see RowGroup."""
+        num_queries = positions.shape[1]
+        num_keys = -(-int(context_lens.max()) // self._block_size) * self._block_size
+        if num_queries > 1 and bool((positions[:, 0] == 0).all()):
+            return None
+        visible = torch.arange(num_keys) <= positions[:, :, None]
+        mask = torch.zeros(visible.shape, dtype=self._dtype).masked_fill_(~visible, float("-inf"))
+        return mask.repeat(1, self._group_size, 1).unsqueeze(1) if num_queries > 1 else mask.unsqueeze(1)
 
 
 class TorchStepAttention:
@@ -137,29 +147,30 @@ class TorchStepAttention:
             .view(group.num_rows, num_kv_heads, -1, head_dim)
             for pool in (cache.key, cache.value)
         )
-        # The G query heads that share a KV head become further queries of it: [B, Hkv, G · Q, D].
-        grouped = query.reshape(group.num_rows, group.num_queries, num_kv_heads, -1, head_dim)
-        if group.num_queries == 1:
-            packed = grouped.view(group.num_rows, num_kv_heads, -1, head_dim)
-            attended = self._attend_single(packed, keys, values, group.mask)
-            return attended.reshape(query.shape)
-        group_size = grouped.shape[3]
-        packed = grouped.permute(0, 2, 3, 1, 4).reshape(group.num_rows, num_kv_heads, -1, head_dim)
-        mask = group.mask.repeat(1, 1, group_size, 1)
-        attended = functional.scaled_dot_product_attention(
-            packed, keys, values, attn_mask=mask, scale=self._scale
+        heads = query.reshape(group.num_rows, group.num_queries, num_kv_heads, -1, head_dim).permute(
+            0, 2, 3, 1, 4
         )
-        unpacked = attended.view(group.num_rows, num_kv_heads, group_size, group.num_queries, head_dim)
-        return unpacked.permute(0, 3, 1, 2, 4).reshape(query.shape)
+        attended = self._attend_heads(heads, keys, values, group.mask)
+        return attended.permute(0, 3, 1, 2, 4).reshape(query.shape)
 
-    def _attend_single(self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
-        """One token per row: query [B, Hkv, G, D] over keys and values [B, Hkv, L, D]."""
-        if query.shape[0] < _MIN_ROWS_FOR_BATCHED_PRODUCTS:
-            return functional.scaled_dot_product_attention(
-                query, keys, values, attn_mask=mask, scale=self._scale
+    def _attend_heads(self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+        """Attend query [B, Hkv, G, Q, D] over keys and values [B, Hkv, L, D]: [B, Hkv, G, Q, D]."""
+        num_rows, num_kv_heads, group_size, num_queries, _ = query.shape
+        if mask is None:
+            keys, values = (
+                each.flatten(0, 1)[:, None].expand(-1, group_size, -1, -1) for each in (keys, values)
             )
-        shape = query.shape
-        query, keys, values = query.flatten(0, 1), keys.flatten(0, 1), values.flatten(0, 1)
-        bias = mask.expand(-1, shape[1], -1, -1).flatten(0, 1)
-        scores = torch.baddbmm(bias, query, keys.transpose(1, 2), alpha=self._scale)
-        return torch.bmm(torch.softmax(scores, dim=-1), values).view(shape)
+            attended = functional.scaled_dot_product_attention(
+                query.flatten(0, 1), keys, values, is_causal=True, scale=self._scale
+            )
+            return attended.view(query.shape)
+        # The G query heads that share a KV head become further queries of it.
+        packed = query.flatten(2, 3)
+        if num_queries > 1 or num_rows < _MIN_ROWS_FOR_BATCHED_PRODUCTS:
+            return functional.scaled_dot_product_attention(
+                packed, keys, values, attn_mask=mask, scale=self._scale
+            ).view(query.shape)
+        bias = mask.expand(-1, num_kv_heads, -1, -1).flatten(0, 1)
+        packed, keys, values = packed.flatten(0, 1), keys.flatten(0, 1), values.flatten(0, 1)
+        scores = torch.baddbmm(bias, packed, keys.transpose(1, 2), alpha=self._scale)
+        return torch.bmm(torch.softmax(scores, dim=-1), values).view(query.shape)

@@ -146,7 +146,7 @@ def _attention_backend(
     scale = 1 / math.sqrt(config.head_dim)
     if device.type == "cuda":
         return TritonAttentionBackend(kv_cache.layers, scale)
-    return TorchAttentionBackend(kv_cache.layers, scale)
+    return TorchAttentionBackend(kv_cache.layers, config.num_heads, scale)
 
 
 def _resolve_device(config: EngineConfig) -> torch.device:

@@ -4,8 +4,6 @@ The families differ in what ModelConfig says (biases, q/k norms, tied head), not
 Hugging Face checkpoints, with q/k/v and gate/up fused.
 """
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -65,11 +63,10 @@ class Decoder(nn.Module):
         logits: Tensor = self.lm_head(self.norm(hidden))
         return logits
 
-    def linears(self) -> Iterator[Linear]:
-        """Every projection of the model, the head included."""
-        return (module for module in self.modules() if isinstance(module, Linear))
-
     def pack(self) -> None:
-        """Lay every projection out for the device; call once, after the weights are loaded."""
-        for linear in self.linears():
-            linear.pack()
+        """Lay weights out for the device; call once, after they are loaded."""
+        for module in self.modules():
+            if isinstance(module, Linear):
+                module.pack()
+            elif isinstance(module, RMSNorm):
+                module.pack(self.embed_tokens.dtype)
