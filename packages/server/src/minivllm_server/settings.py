@@ -55,7 +55,7 @@ class ServerSettings(EngineSettings):
     served_model_name: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="Name(s) clients may use for the model, the first one is reported; unset: as --model."
     )
-    max_body_bytes: int = Field(16 * 2**20, ge=1, description="Larger request bodies are refused unread.")
+    max_body_bytes: int = Field(8 * 2**20, ge=1, description="Larger request bodies are refused unread.")
     drain_timeout_s: float = Field(
         30.0, ge=0, allow_inf_nan=False, description="Seconds open requests may take after SIGTERM."
     )

@@ -78,6 +78,7 @@ def test_unknown_fields_are_ignored():
         ("stop", [5]),
         ("stop_token_ids", [1.5]),
         ("stop_token_ids", 1),
+        ("stop_token_ids", [5] * 1025),
         ("model", 3),
         ("logit_bias", {"5": float("nan")}),
         ("stream_options", True),

@@ -14,6 +14,8 @@ from minivllm_server.protocol.usage import Usage
 
 DEFAULT_MAX_TOKENS = 16
 """OpenAI's default for completions; a prompt that leaves less room gets that."""
+MAX_STOP_TOKEN_IDS = 1024
+"""A bound on what one request can make every step look at."""
 
 _SAMPLING_FIELDS = (
     "temperature",
@@ -92,7 +94,7 @@ class CompletionRequest(BaseModel):
     seed: int | None = None
     n: int | None = None
     stop: str | list[str] | None = None
-    stop_token_ids: list[int] | None = None
+    stop_token_ids: list[int] | None = Field(None, max_length=MAX_STOP_TOKEN_IDS)
     min_tokens: int | None = None
     ignore_eos: bool | None = None
     skip_special_tokens: bool | None = None

@@ -1,0 +1,89 @@
+import asyncio
+import json
+
+from minivllm_runtime.sampling_params import SamplingParams
+from minivllm_server.streaming import DONE, event, open_event_stream
+
+from .scripted_engine import scripted_engine
+
+
+class TextChunks:
+    """The plainest format: the text, and a farewell."""
+
+    def chunks(self, deltas):
+        return ({"text": delta.text} for delta in deltas)
+
+    def closing_chunks(self):
+        return [{"bye": True}]
+
+
+class Receiver:
+    """The server's end of the connection, which may refuse to take more than some messages."""
+
+    def __init__(self, takes=None) -> None:
+        self.messages = []
+        self._takes = takes
+
+    async def __call__(self, message) -> None:
+        if self._takes is not None and len(self.messages) >= self._takes:
+            await asyncio.Event().wait()
+        self.messages.append(message)
+
+    def body(self) -> bytes:
+        return b"".join(message.get("body", b"") for message in self.messages)
+
+
+def write_stream(receiver, *, max_tokens, write_timeout_s=30.0):
+    """Generates into `receiver`; returns the engine's gauges when all is over."""
+
+    async def run():
+        engine, _ = scripted_engine("héllo wörld", context=4096)
+        await engine.start()
+        try:
+            params = SamplingParams(max_tokens=max_tokens)
+            submission = await engine.submit([[97]], params, request_id="r")
+            response = await open_event_stream(submission, TextChunks(), write_timeout_s=write_timeout_s)
+            await response({}, None, receiver)
+            other = await engine.submit([[97]], SamplingParams(max_tokens=1), request_id="other")
+            async for _ in other:
+                pass
+            return engine.stats()
+        finally:
+            await engine.shutdown()
+
+    return asyncio.run(run())
+
+
+def test_an_event_is_one_line_and_an_empty_one():
+    assert event({"text": "\u2028"}) == b'data: {"text":"\\u2028"}\n\n'
+
+
+def test_a_stream_is_chunks_then_the_closing_chunks_then_done():
+    receiver = Receiver()
+    write_stream(receiver, max_tokens=13)
+    *chunks, bye, done, rest = receiver.body().split(b"\n\n")
+    assert "".join(json.loads(chunk[6:])["text"] for chunk in chunks) == "héllo wörld"
+    assert json.loads(bye[6:]) == {"bye": True}
+    assert (done + b"\n\n", rest) == (DONE, b"")
+    assert receiver.messages[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
+
+
+def test_a_reader_that_stops_reading_loses_its_stream_and_frees_its_request():
+    receiver = Receiver(takes=3)
+    stats = write_stream(receiver, max_tokens=4000, write_timeout_s=0.05)
+    assert len(receiver.messages) == 3
+    assert receiver.messages[-1]["more_body"]
+    assert stats.num_running == stats.num_blocks_in_use == 0
+
+
+def test_a_slow_reader_costs_merged_deltas_not_a_queue():
+    class SlowReceiver(Receiver):
+        async def __call__(self, message) -> None:
+            await super().__call__(message)
+            await asyncio.sleep(0.05)
+
+    receiver = SlowReceiver()
+    write_stream(receiver, max_tokens=400)
+    text = "".join(json.loads(line[6:]).get("text", "") for line in receiver.body().split(b"\n\n")[:-2])
+    assert text.startswith("héllo wörld")
+    assert len(receiver.messages) < 200
