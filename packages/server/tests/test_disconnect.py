@@ -77,14 +77,14 @@ def test_work_after_the_answer_is_not_cancelled(serve_asgi):
 
 def test_a_cancellation_from_elsewhere_goes_through():
     async def run() -> None:
-        async def receive():
-            return {"type": "http.request", "body": b""} if not received else await asyncio.Event().wait()
+        messages = [{"type": "http.request", "body": b""}]
 
-        received = []
+        async def receive():
+            return messages.pop() if messages else await asyncio.Event().wait()
+
         handler = Handler(answers_first=False)
         task = asyncio.create_task(CancelOnDisconnect(handler)({"type": "http"}, receive, None))
         await asyncio.to_thread(handler.waiting.wait, 10)
-        received.append(True)
         task.cancel()
         await task
 
