@@ -1,0 +1,153 @@
+"""Servers as `minivllm serve` runs them, on loopback ports, around a model that follows a tape."""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Self
+
+import httpx
+import torch
+
+from minivllm_runtime.engine.async_engine import AsyncEngine
+from minivllm_runtime.engine.builder import assemble_engine
+from minivllm_runtime.models.model_config import ModelConfig
+from minivllm_runtime.tokenizer import Tokenizer
+from minivllm_server.listener import bind, url_of
+from minivllm_server.server import DrainingServer, serve_engine
+from minivllm_server.settings import ServerSettings
+
+from .byte_tokens import byte_tokenizer
+from .tape_model import Entry, TapeModel
+from .wire_client import Stream
+
+NUM_PADDED_ROWS = 5
+"""Rows of the embedding that belong to no token."""
+PATH = "/v1/completions"
+
+
+def eventually(condition: Callable[[], bool], *, within_s: float) -> bool:
+    """Whether a condition that other threads make true holds before the time is over."""
+    deadline = time.monotonic() + within_s
+    pause = threading.Event()
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        pause.wait(0.002)
+    return True
+
+
+def tape_engine(
+    settings: ServerSettings, *, context: int, tokenizer: Tokenizer | None = None
+) -> tuple[AsyncEngine, TapeModel]:
+    """An engine in which everything but the weights is real, and its model."""
+    tokenizer = tokenizer or byte_tokenizer()
+    vocab_size = tokenizer.vocab_size + NUM_PADDED_ROWS
+    model = TapeModel(vocab_size)
+    model_config = ModelConfig(
+        architecture="llama",
+        vocab_size=vocab_size,
+        hidden_size=1,
+        intermediate_size=1,
+        num_layers=1,
+        num_heads=1,
+        num_kv_heads=1,
+        head_dim=1,
+        rms_norm_eps=1e-5,
+        rope_theta=1e4,
+        max_position_embeddings=context,
+    )
+    built = assemble_engine(
+        settings.engine_config(),
+        model,
+        tokenizer,
+        model_config,
+        dtype=torch.float32,
+        device=torch.device("cpu"),
+    )
+    return AsyncEngine(built), model
+
+
+class TapeServer:
+    """A server in a thread of its own, and a client of it.
+
+    Args:
+        context: Positions of the model.
+        tokenizer: By default that of `byte_tokens`.
+        settings: As for `minivllm serve`.
+    """
+
+    def __init__(self, *, context: int = 64, tokenizer: Tokenizer | None = None, **settings) -> None:
+        block_size = settings.get("block_size", 4)
+        defaults = {
+            "served_model_name": ("scripted", "alias"),
+            "block_size": block_size,
+            "num_blocks": 8 * -(-context // block_size),
+            "max_num_seqs": 8,
+        }
+        self.settings = ServerSettings(**(defaults | settings))
+        self.engine, self.model = tape_engine(self.settings, context=context, tokenizer=tokenizer)
+        self._listener = bind("127.0.0.1", 0)
+        self.url = url_of(self._listener)
+        self.port: int = self._listener.getsockname()[1]
+        self.client = httpx.Client(base_url=self.url, timeout=30, trust_env=False)
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert self._ready.wait(30), "the server did not start"
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.model.pace.release()
+        self.client.close()
+        with contextlib.suppress(RuntimeError):  # the loop may have ended
+            for _ in range(2):  # the second one does not wait for open requests
+                self._loop.call_soon_threadsafe(self._server.stop)
+        self._thread.join(30)
+        assert not self._thread.is_alive(), "the server did not stop"
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        await serve_engine(self.engine, self._listener, self.settings, on_ready=self._on_ready)
+
+    def _on_ready(self, server: DrainingServer) -> None:
+        self._server = server
+        self._ready.set()
+
+    def play(self, script: Sequence[Entry], *, prompt_len: int = 1) -> None:
+        """What follows a prompt of `prompt_len` tokens; see TapeModel."""
+        self.model.play(script, prompt_len=prompt_len)
+
+    def complete(self, **body) -> httpx.Response:
+        """The whole answer; greedy, after a prompt of one token, unless the body says otherwise."""
+        return self.client.post(PATH, json={"prompt": "a", "temperature": 0, **body})
+
+    def choice(self, **body) -> dict:
+        """The only choice of a whole answer."""
+        answer = self.complete(**body)
+        assert answer.status_code == 200, answer.text
+        (choice,) = answer.json()["choices"]
+        return choice
+
+    def stream(self, **body) -> Stream:
+        """A stream, opened when it is entered."""
+        return Stream(self.client, PATH, {"prompt": "a", "temperature": 0, **body, "stream": True})
+
+    def works(self) -> bool:
+        """Whether a plain request is served."""
+        return self.complete(max_tokens=1).status_code == 200
+
+    def is_at_rest(self) -> bool:
+        """Whether no request exists and every block is back."""
+        stats = self.engine.stats()
+        return (
+            stats.num_running == stats.num_waiting == stats.num_blocks_in_use == 0
+            and stats.num_blocks_allocatable == stats.num_blocks
+        )
+
+    def comes_to_rest(self, *, within_s: float) -> bool:
+        """Whether it is at rest before the time is over."""
+        return eventually(self.is_at_rest, within_s=within_s)
