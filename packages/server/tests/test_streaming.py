@@ -33,7 +33,7 @@ class Receiver:
         return b"".join(message.get("body", b"") for message in self.messages)
 
 
-def write_stream(receiver, *, max_tokens, write_timeout_s=30.0):
+def write_stream(receiver, *, max_tokens, write_timeout_s=30.0, chunk_format=None):
     """Generates into `receiver`; returns the engine's gauges when all is over."""
 
     async def run():
@@ -42,7 +42,9 @@ def write_stream(receiver, *, max_tokens, write_timeout_s=30.0):
         try:
             params = SamplingParams(max_tokens=max_tokens)
             submission = await engine.submit([[97]], params, request_id="r")
-            response = await open_event_stream(submission, TextChunks(), write_timeout_s=write_timeout_s)
+            response = await open_event_stream(
+                submission, chunk_format or TextChunks(), write_timeout_s=write_timeout_s
+            )
             await response({}, None, receiver)
             other = await engine.submit([[97]], SamplingParams(max_tokens=1), request_id="other")
             async for _ in other:
@@ -66,6 +68,18 @@ def test_a_stream_is_chunks_then_the_closing_chunks_then_done():
     assert json.loads(bye[6:]) == {"bye": True}
     assert (done + b"\n\n", rest) == (DONE, b"")
     assert receiver.messages[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
+
+
+def test_an_unexpected_fault_ends_the_stream_with_an_error_that_tells_nothing():
+    class Faulty(TextChunks):
+        def closing_chunks(self):
+            raise KeyError("secret")
+
+    receiver = Receiver()
+    write_stream(receiver, max_tokens=2, chunk_format=Faulty())
+    last = json.loads(receiver.body().split(b"\n\n")[-2][6:])
+    assert last["error"]["message"] == "internal server error"
+    assert not receiver.messages[-1]["more_body"]
 
 
 def test_a_reader_that_stops_reading_loses_its_stream_and_frees_its_request():

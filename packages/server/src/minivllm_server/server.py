@@ -1,7 +1,6 @@
 """Serving an engine over HTTP, from the bound socket to the graceful end."""
 
 import asyncio
-import contextlib
 import socket
 from collections.abc import Callable
 from types import FrameType
@@ -67,7 +66,8 @@ class DrainingServer(uvicorn.Server):
                 await self._admission.idle()
         except TimeoutError:
             await self._engine.shutdown()
-        self.should_exit = True
+        finally:
+            self.should_exit = True
 
 
 async def serve_engine(
@@ -107,5 +107,4 @@ async def serve_engine(
         )
         await server.serve(sockets=[listener])
     finally:
-        with contextlib.suppress(asyncio.CancelledError):
-            await engine.shutdown()
+        await engine.shutdown()

@@ -1,16 +1,12 @@
 """What every route needs: the engine, the names of the model and a few limits."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from fastapi import Depends, Request
 
+from minivllm_runtime.engine.async_engine import AsyncEngine
 from minivllm_server.errors import ApiError
-
-if TYPE_CHECKING:
-    from minivllm_runtime.engine.async_engine import AsyncEngine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import aclosing
 from typing import Any, Protocol
 
@@ -82,12 +82,12 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         """Writes the stream. A client that stops reading for the write time-out loses it."""
-        async with aclosing(self._submission):
+        async with aclosing(self._submission), aclosing(self._bodies()) as bodies:
             await send(
                 {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
             )
             try:
-                async for body in self._bodies():
+                async for body in bodies:
                     async with asyncio.timeout(self._write_timeout_s):
                         await send({"type": "http.response.body", "body": body, "more_body": True})
             except TimeoutError:
@@ -95,17 +95,16 @@ class EventStream(Response):
                 return
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _bodies(self) -> AsyncIterator[bytes]:
+    async def _bodies(self) -> AsyncGenerator[bytes, None]:
         """Yields the events, those of one step joined."""
         try:
             yield self._render(self._first)
             async for deltas in self._rest:
                 yield self._render(deltas)
-        except MinivllmError as error:
-            _log.error("a stream failed: %s", error)
+            yield b"".join(event(chunk) for chunk in self._chunk_format.closing_chunks()) + DONE
+        except Exception as error:
+            _log.error("a stream failed: %s", error, exc_info=not isinstance(error, MinivllmError))
             yield event(envelope(to_api_error(error)).model_dump())
-            return
-        yield b"".join(event(chunk) for chunk in self._chunk_format.closing_chunks()) + DONE
 
     def _render(self, deltas: tuple[ChoiceDelta, ...]) -> bytes:
         return b"".join(event(chunk) for chunk in self._chunk_format.chunks(deltas))

@@ -164,6 +164,21 @@ def test_what_can_never_be_served_is_refused_with_the_numbers(client, fields, nu
     assert complete(connection).status_code == 200
 
 
+@pytest.mark.parametrize(
+    "field", ["temperature", "seed", "n", "max_tokens", "min_tokens", "priority", "stop_token_ids"]
+)
+@pytest.mark.parametrize("digits", [30, 400, 4200, 10_000])
+def test_numbers_of_any_size_are_refused_briefly(client, field, digits):
+    connection = client()
+    number = "1" + "0" * digits
+    value = f"[{number}]" if field == "stop_token_ids" else number
+    content = f'{{"prompt": "a", "{field}": {value}}}'
+    answer = connection.post(PATH, content=content, headers={"content-type": "application/json"})
+    assert answer.status_code == 400
+    assert len(answer.text) < 1000
+    assert complete(connection, top_k=10**9).status_code == 200
+
+
 def test_the_name_of_the_model(client):
     connection = client()
     assert complete(connection, model="scripted").json()["model"] == "scripted"

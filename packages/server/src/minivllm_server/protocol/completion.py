@@ -128,11 +128,6 @@ class CompletionRequest(BaseModel):
         return value
 
     @property
-    def num_choices(self) -> int:
-        """Choices per prompt, not yet checked."""
-        return 1 if self.n is None else self.n
-
-    @property
     def include_usage(self) -> bool:
         """Whether a stream ends with a chunk of usage."""
         return self.stream_options is not None and self.stream_options.include_usage is True

@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +13,7 @@ from starlette.responses import Response
 from minivllm_runtime.engine.async_engine import Submission
 from minivllm_runtime.errors import InvalidParameter
 from minivllm_runtime.outputs import ChoiceDelta, FinishReasonName
+from minivllm_runtime.sampling_params import SamplingParams
 from minivllm_server.json_request import JSONRoute
 from minivllm_server.json_response import AsciiJSONResponse
 from minivllm_server.protocol.completion import (
@@ -42,8 +43,9 @@ class _Identity:
 async def create_completion(body: CompletionRequest, serving: ServingDependency) -> Response:
     """Generates text that continues the prompt(s)."""
     identity = _Identity(f"cmpl-{uuid.uuid4().hex}", int(time.time()), serving.resolve_model(body.model))
-    submission = await _submit(body, serving, identity.id)
-    usage = UsageCounter(submission.num_prompt_tokens, body.num_choices)
+    params = body.sampling_params()
+    submission = await _submit(body.prompt, params, serving, identity.id)
+    usage = UsageCounter(submission.num_prompt_tokens, params.n)
     if body.stream:
         chunk_format = CompletionChunks(identity, usage if body.include_usage else None)
         return await open_event_stream(submission, chunk_format, write_timeout_s=serving.write_timeout_s)
@@ -55,15 +57,16 @@ async def create_completion(body: CompletionRequest, serving: ServingDependency)
     return AsciiJSONResponse(response.model_dump())
 
 
-async def _submit(body: CompletionRequest, serving: Serving, request_id: str) -> Submission:
-    if len(body.prompt) * body.num_choices > serving.max_choices:
+async def _submit(
+    texts_or_ids: Sequence[str | list[int]], params: SamplingParams, serving: Serving, request_id: str
+) -> Submission:
+    if len(texts_or_ids) * params.n > serving.max_choices:
         raise InvalidParameter(
             "n",
-            f"n * prompts must be at most {serving.max_choices}, got {body.num_choices} * {len(body.prompt)}",
+            f"n * prompts must be at most {serving.max_choices}, got {params.n} * {len(texts_or_ids)}",
         )
-    params = body.sampling_params()
     engine = serving.engine
-    prompts = [await engine.encode(prompt) if isinstance(prompt, str) else prompt for prompt in body.prompt]
+    prompts = [await engine.encode(prompt) if isinstance(prompt, str) else prompt for prompt in texts_or_ids]
     return await engine.submit(prompts, params, request_id=request_id, default_max_tokens=DEFAULT_MAX_TOKENS)
 
 
