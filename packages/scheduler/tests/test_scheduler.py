@@ -185,6 +185,30 @@ class TestNeverFits:
         assert world.num_preemptions == 0
 
 
+class TestWatermark:
+    @pytest.mark.parametrize(
+        ("watermark", "admitted_at_once"), [(0.0, ["first", "second"]), (0.3, ["first"])]
+    )
+    def test_an_admission_leaves_room_for_the_running_to_grow(self, make_world, watermark, admitted_at_once):
+        world = make_world(10, watermark=watermark)
+        world.add("first", range(16), 4, cache_salt="first")
+        world.add("second", range(16), 4, cache_salt="second")
+        world.step()
+        assert admissions(world) == admitted_at_once
+        world.drain()
+        assert admissions(world) == ["first", "second"]
+
+    def test_a_prompt_is_not_begun_before_all_of_it_fits(self, make_world):
+        world = make_world(10, watermark=0.0, max_num_batched_tokens=24)
+        world.add("first", range(16), 8, cache_salt="first")
+        world.add("second", range(28), 4, cache_salt="second")
+        while not world.finish_reasons:
+            assert admissions(world) in ([], ["first"])
+            world.step()
+        world.drain()
+        assert world.num_preemptions == 0
+
+
 class TestAdd:
     def test_all_or_none(self, make_world):
         world = make_world(8)
