@@ -134,7 +134,7 @@ class LLM:
                 aborts = self._step(waiting, aborts, deltas, unfinished, bar)
         finally:
             aborts += tuple(request_id for name in unfinished for request_id in self._output.abort(name))
-            self._core.step([AbortRequest(request_id) for request_id in aborts])
+            self._core.execute([AbortRequest(request_id) for request_id in aborts])
         return deltas
 
     def _step(
@@ -147,7 +147,8 @@ class LLM:
     ) -> tuple[str, ...]:
         """One step of the engine; returns the requests to abort before the next."""
         commands: list[Command] = [AbortRequest(request_id) for request_id in aborts]
-        processed = self._output.process(self._core.step(commands + self._feed(waiting)).tokens)
+        self._core.execute(commands + self._feed(waiting))
+        processed = self._output.process(self._core.step())
         for update in processed.updates:
             deltas[update.submission_id] += update.deltas
             if update.error is not None:

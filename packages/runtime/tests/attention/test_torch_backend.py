@@ -29,7 +29,9 @@ def random_step(rows, *, num_heads=6, num_kv_heads=2, head_dim=16, dtype=torch.f
     tables = torch.full((len(rows), max(tables_needed) + 1), 10**6, dtype=torch.int32)
     for row, needed in enumerate(tables_needed):
         tables[row, :needed] = torch.tensor([order.pop() for _ in range(needed)])
-    cache = KVCache(*(torch.zeros(num_blocks + 1, num_kv_heads, BLOCK_SIZE, head_dim, dtype=dtype) for _ in range(2)))
+    cache = KVCache(
+        *(torch.zeros(num_blocks + 1, num_kv_heads, BLOCK_SIZE, head_dim, dtype=dtype) for _ in range(2))
+    )
 
     def slots(row, start, end):
         return [int(tables[row, p // BLOCK_SIZE]) * BLOCK_SIZE + p % BLOCK_SIZE for p in range(start, end)]
@@ -96,7 +98,9 @@ def test_decodes_around_block_borders(num_rows):
     torch.testing.assert_close(attend(*step), expected(*step), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 3e-2), (torch.float16, 4e-3)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 3e-2), (torch.float16, 4e-3)]
+)
 def test_dtypes(dtype, tolerance):
     step = random_step([(20, 1), (33, 1), (0, 17), (16, 16), (5, 1), (40, 1)], dtype=dtype)
     actual = attend(*step)

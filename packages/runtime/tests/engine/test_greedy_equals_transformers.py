@@ -36,7 +36,9 @@ def run(
     ids: dict[str, list[int]] = {}
     cached: dict[str, int] = {}
     to_add = [
-        EngineRequest(request_id=str(index), prompt_token_ids=tuple(prompt), max_tokens=NUM_TOKENS, temperature=0.0)
+        EngineRequest(
+            request_id=str(index), prompt_token_ids=tuple(prompt), max_tokens=NUM_TOKENS, temperature=0.0
+        )
         for index, prompt in enumerate(prompts)
     ]
     num_steps = 0
@@ -46,7 +48,8 @@ def run(
             request = to_add.pop(0)
             ids[request.request_id] = []
             commands.append(AddRequests(request.request_id, (request,)))
-        for output in built.core.step(commands).tokens:
+        built.core.execute(commands)
+        for output in built.core.step():
             assert output.error is None
             ids[output.request_id] += output.token_ids
             cached[output.request_id] = output.num_cached_tokens
@@ -99,7 +102,9 @@ def test_with_prefix_hits(run_ahead):
 
 
 @both_modes
-@pytest.mark.parametrize("settings", [{"max_num_batched_tokens": 64}, {"max_num_batched_tokens": 8, "max_num_seqs": 8}])
+@pytest.mark.parametrize(
+    "settings", [{"max_num_batched_tokens": 64}, {"max_num_batched_tokens": 8, "max_num_seqs": 8}]
+)
 def test_prompts_that_share_a_prefix_in_one_step(run_ahead, settings):
     """Case C03: nothing counts as cached before the step that wrote it is over."""
     model = model_of("llama 4/2 heads")

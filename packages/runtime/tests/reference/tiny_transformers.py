@@ -22,7 +22,10 @@ VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
     "llama 4/2 heads": ("llama", {"num_attention_heads": 4, "num_key_value_heads": 2, "hidden_size": 32}),
     "llama 9/3 heads": ("llama", {"num_attention_heads": 9, "num_key_value_heads": 3, "hidden_size": 72}),
     "llama 6/2 heads": ("llama", {"num_attention_heads": 6, "num_key_value_heads": 2, "hidden_size": 48}),
-    "llama head_dim != hidden/heads": ("llama", {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}),
+    "llama head_dim != hidden/heads": (
+        "llama",
+        {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16},
+    ),
     "llama tied": ("llama", {"tie_word_embeddings": True}),
     "llama biases": ("llama", {"attention_bias": True, "mlp_bias": True}),
     "llama3 rope": (
@@ -38,7 +41,10 @@ VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
             }
         },
     ),
-    "linear rope": ("llama", {"rope_parameters": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0}}),
+    "linear rope": (
+        "llama",
+        {"rope_parameters": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0}},
+    ),
     "qwen2": ("qwen2", {}),
     "qwen3": ("qwen3", {}),
 }
@@ -69,7 +75,12 @@ def engine_of(model: PreTrainedModel, **settings: object) -> BuiltEngine:
     decoder, config = decoder_of(model)
     engine_config = EngineConfig(**{"num_blocks": 200, "block_size": 4, "max_num_seqs": 16, **settings})
     return assemble_engine(
-        engine_config, decoder, byte_level_tokenizer(), config, dtype=torch.float32, device=torch.device("cpu")
+        engine_config,
+        decoder,
+        byte_level_tokenizer(),
+        config,
+        dtype=torch.float32,
+        device=torch.device("cpu"),
     )
 
 

@@ -30,7 +30,13 @@ def test_known_answers(key, counter, answer):
     assert tuple(int(word[0]) for word in philox4x32(words(key), words(counter))) == answer
 
 
-@given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 127), st.integers(0, 2**20)), min_size=1, max_size=9))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 127), st.integers(0, 2**20)),
+        min_size=1,
+        max_size=9,
+    )
+)
 def test_a_draw_depends_on_its_own_row_alone(rows):
     together = uniforms(*zip(*rows, strict=True))
     alone = [uniforms([seed], [choice], [index])[0] for seed, choice, index in rows]

@@ -80,7 +80,8 @@ def test_a_batch_draws_what_the_definition_says_of_each_row(batch):
 def test_c12_a_greedy_row_beside_a_random_one_takes_the_lowest_of_tied_ids():
     logits = [[1.0, 1.0, 0.0], [1.0, 1.0, 0.0]]
     drawn = [
-        draw(logits, [request(temperature=0.0), request(temperature=1.0, seed=5)], [0, index]) for index in range(200)
+        draw(logits, [request(temperature=0.0), request(temperature=1.0, seed=5)], [0, index])
+        for index in range(200)
     ]
     assert {greedy for greedy, _ in drawn} == {0}
     assert {random for _, random in drawn} == {0, 1, 2}

@@ -192,10 +192,12 @@ def _size_pool(
     else:
         num_blocks = config.num_blocks
     capacity = num_blocks * config.block_size
-    if config.max_model_len is not None and config.max_model_len > capacity:
+    # The last token of a request is never computed, so it needs no place in the pool.
+    longest = min(context, capacity + 1)
+    if config.max_model_len is not None and config.max_model_len > longest:
         raise InvalidParameter(
             "max_model_len",
             f"max_model_len ({config.max_model_len}) is above the KV pool of {capacity} tokens "
             f"({num_blocks} blocks of {config.block_size})",
         )
-    return num_blocks, min(context, capacity)
+    return num_blocks, longest

@@ -13,7 +13,6 @@ from minivllm_runtime.engine.messages import (
     EngineRequest,
     EngineStats,
     Refused,
-    StepOutput,
     TokenOutput,
 )
 from minivllm_runtime.worker.model_runner import ModelRunner
@@ -31,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class EngineCore:
-    """Runs requests to their end, one `step` at a time.
+    """Runs requests to their end: `execute` commands, then `step`, over and over.
 
     An exception in a step ends the requests of the steps in flight and the engine goes on, unless a self-test of the
     device fails as well: then the engine is dead, and `fatal_error` says why.
@@ -63,13 +62,20 @@ class EngineCore:
         """Requests that the waiting queue takes now."""
         return self.max_num_waiting - self._scheduler.stats().num_waiting
 
-    def step(self, commands: Sequence[Command]) -> StepOutput:
-        """Carry out the commands, then run one pass of the step loop."""
-        answers = tuple(answer for command in commands if (answer := self._execute(command)) is not None)
-        tokens: tuple[TokenOutput, ...] = ()
-        if self._scheduler.has_requests and self.fatal_error is None:
-            tokens = self._run_step()
-        return StepOutput(answers, tokens, self.stats())
+    def execute(self, commands: Sequence[Command]) -> tuple[Accepted | Refused, ...]:
+        """Carry out commands between two steps; one answer per AddRequests."""
+        return tuple(answer for command in commands if (answer := self._execute(command)) is not None)
+
+    def step(self) -> tuple[TokenOutput, ...]:
+        """Run one pass of the step loop. Without requests, or once the engine is dead, there is nothing to do."""
+        if not self._scheduler.has_requests or self.fatal_error is not None:
+            return ()
+        try:
+            updates = self._loop.step(time.monotonic())
+        except Exception as error:
+            _log.exception("a step failed; its requests end")
+            return self._fail(error)
+        return tuple(self._token_output(update) for update in updates)
 
     def stats(self) -> EngineStats:
         """Gauges and counters at this moment."""
@@ -106,14 +112,6 @@ class EngineCore:
         for request in requests:
             self._runner.add_request(request)
         return Accepted(batch_id)
-
-    def _run_step(self) -> tuple[TokenOutput, ...]:
-        try:
-            updates = self._loop.step(time.monotonic())
-        except Exception as error:
-            _log.exception("a step failed; its requests end")
-            return self._fail(error)
-        return tuple(self._token_output(update) for update in updates)
 
     def _token_output(self, update: RequestUpdate) -> TokenOutput:
         if update.finish_reason is not None:

@@ -48,7 +48,10 @@ class EngineThread:
         try:
             while not self._stopping and self._core.fatal_error is None:
                 commands = self._take_commands(wait=not self._core.has_requests)
-                self._on_output(self._core.step(commands))
+                if commands:  # answered now, not when the step is over
+                    self._on_output(StepOutput(self._core.execute(commands), (), self._core.stats()))
+                if self._core.has_requests:
+                    self._on_output(StepOutput((), self._core.step(), self._core.stats()))
             reason = self._core.fatal_error or reason
         except BaseException as error:
             _log.exception("the engine thread died")

@@ -79,7 +79,7 @@ class TokenOutput(NamedTuple):
 
 
 class EngineStats(NamedTuple):
-    """Gauges and counters after a step."""
+    """Gauges and counters at one moment."""
 
     num_running: int
     num_waiting: int
@@ -93,7 +93,7 @@ class EngineStats(NamedTuple):
 
 
 class StepOutput(NamedTuple):
-    """Everything one pass of the engine loop has to say to its client."""
+    """What the engine tells its client: answers between two steps, or the tokens of a step."""
 
     answers: tuple[Accepted | Refused, ...]
     tokens: tuple[TokenOutput, ...]

@@ -4,7 +4,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-
 _FEW_ELEMENTS = 2**16
 """Up to here the time of a norm is that of starting its operations, not of reading its input."""
 

@@ -1,0 +1,1 @@
+"""Checkpoints of every format, and how they become parameters and tokenizers."""

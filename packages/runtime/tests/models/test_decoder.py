@@ -1,0 +1,36 @@
+"""Case C37: logits equal those of `transformers` for every family, head count and bias."""
+
+import pytest
+import torch
+
+from ..reference.dense_attention import DenseAttention
+from ..reference.tiny_transformers import VARIANTS, VOCAB_SIZE, decoder_of, reference_model
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@torch.inference_mode()
+def test_logits_equal_transformers(variant):
+    reference = reference_model(variant)
+    decoder, _ = decoder_of(reference)
+    input_ids = torch.randint(VOCAB_SIZE, (50,), generator=torch.Generator().manual_seed(1))
+    hidden = decoder(input_ids, torch.arange(50), DenseAttention())
+    torch.testing.assert_close(
+        decoder.compute_logits(hidden), reference(input_ids[None]).logits[0], rtol=1e-4, atol=1e-4
+    )
+
+
+@torch.inference_mode()
+def test_packing_a_half_precision_model_keeps_its_logits():
+    reference = reference_model("llama 9/3 heads")
+    decoder, _ = decoder_of(reference)
+    for parameter in decoder.parameters():
+        parameter.data = parameter.to(torch.bfloat16) if parameter.ndim > 1 else parameter
+    input_ids = torch.randint(VOCAB_SIZE, (20,), generator=torch.Generator().manual_seed(1))
+
+    def logits():
+        return decoder.compute_logits(decoder(input_ids, torch.arange(20), DenseAttention())).float()
+
+    plain = logits()
+    decoder.pack()
+    exact = reference(input_ids[None]).logits[0]
+    assert (logits() - exact).norm() < 1.2 * (plain - exact).norm()

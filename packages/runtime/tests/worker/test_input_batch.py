@@ -1,0 +1,41 @@
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minivllm_runtime.worker.input_batch import InputBatch
+from minivllm_runtime.worker.request_states import RequestStates
+from minivllm_scheduler import ScheduledRequest
+
+BLOCK_SIZE = 4
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(1, 20), st.booleans()), min_size=1, max_size=6),
+    st.data(),
+)
+def test_every_token_finds_its_id_position_and_slot(shapes, data):
+    states = RequestStates(8, 64, BLOCK_SIZE, torch.device("cpu"))
+    order = data.draw(st.permutations(range(100)))
+    rows, ids, tables = [], [], []
+    for index, (start, num_tokens, samples) in enumerate(shapes):
+        token_ids = [1000 * index + position for position in range(start + num_tokens)]
+        blocks = [order.pop() for _ in range(-(-len(token_ids) // BLOCK_SIZE))]
+        states.admit(str(index), token_ids, 1, blocks[:1])
+        states.append_blocks(str(index), blocks[1:])
+        rows.append(ScheduledRequest(str(index), start, num_tokens, (), samples))
+        ids.append(token_ids)
+        tables.append(blocks)
+    batch = InputBatch.build(rows, states, BLOCK_SIZE)
+
+    tokens = [(r, p) for r, row in enumerate(rows) for p in range(row.start, row.start + row.num_tokens)]
+    assert batch.input_ids.tolist() == [ids[r][p] for r, p in tokens]
+    assert batch.positions.tolist() == [p for _, p in tokens]
+    assert batch.layout.slot_mapping.tolist() == [
+        tables[r][p // BLOCK_SIZE] * BLOCK_SIZE + p % BLOCK_SIZE for r, p in tokens
+    ]
+    assert batch.layout.context_lens == [row.start + row.num_tokens for row in rows]
+    last_of_row = {r: index for index, (r, _) in enumerate(tokens)}
+    sampling = [r for r, row in enumerate(rows) if row.samples]
+    assert batch.sampling_tokens.tolist() == [last_of_row[r] for r in sampling]
+    assert batch.next_positions.tolist() == [len(ids[r]) for r in sampling]
+    assert batch.next_slots.tolist() == [states.slot(str(r)) for r in sampling]
