@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ from minivllm_server.settings import ServerSettings
 
 from .byte_tokens import byte_tokenizer
 from .tape_model import Entry, TapeModel
-from .wire_client import Stream
+from .wire_client import RawConnection, Stream, raw_request
 
 NUM_PADDED_ROWS = 5
 """Rows of the embedding that belong to no token."""
@@ -135,6 +136,19 @@ class TapeServer:
     def stream(self, **body) -> Stream:
         """A stream, opened when it is entered."""
         return Stream(self.client, PATH, {"prompt": "a", "temperature": 0, **body, "stream": True})
+
+    def send(self, **body) -> RawConnection:
+        """A request on a socket of its own, dropped when it is left."""
+        request = json.dumps({"prompt": "a", "temperature": 0, **body}).encode()
+        return RawConnection(self.port, raw_request(PATH, request))
+
+    def runs(self, num: int) -> bool:
+        """Whether so many requests run soon."""
+        return eventually(lambda: self.engine.stats().num_running == num, within_s=10)
+
+    def queues(self, num: int) -> bool:
+        """Whether so many requests wait soon."""
+        return eventually(lambda: self.engine.stats().num_waiting == num, within_s=10)
 
     def works(self) -> bool:
         """Whether a plain request is served."""

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from .byte_tokens import EOS, byte_tokenizer, ids_of
-from .harness import NUM_PADDED_ROWS
+from .harness import NUM_PADDED_ROWS, PATH
 from .wire_client import error_of
 
 SERVER = {"context": 512, "max_num_waiting": 1024}
@@ -13,6 +13,11 @@ FIRST_PADDED = byte_tokenizer().vocab_size
 NUM_ROWS = FIRST_PADDED + NUM_PADDED_ROWS
 TIE = {ord("b"): 10.0, ord("a"): 10.0}
 CLOSE = {ord("b"): 10.0, ord("a"): 9.9}
+
+
+def post_text(server, body):
+    """Posts JSON that httpx would not write."""
+    return server.client.post(PATH, content=body, headers={"content-type": "application/json"})
 
 
 def text(server, **fields):
@@ -51,7 +56,9 @@ def test_a_greedy_row_is_greedy_among_random_ones(server):
     assert {letter for stream in (one, two) for i in range(4) for letter in stream.text(i)} == {"a", "b"}
 
 
-@pytest.mark.parametrize("fields", [{"top_k": 1}, {"top_p": 0}, {"min_p": 1}, {"top_p": 0.4}, {"min_p": 0.95}])
+@pytest.mark.parametrize(
+    "fields", [{"top_k": 1}, {"top_p": 0}, {"min_p": 1}, {"top_p": 0.4}, {"min_p": 0.95}]
+)
 def test_filters_leave_the_top_token(server, fields):
     server.play([CLOSE])
     assert text(server, temperature=1, **fields) == "b" * 40
@@ -111,7 +118,7 @@ def test_values_within_their_bounds_are_taken(server, field, values):
 REFUSED = {
     "temperature": [-1, -1e-9, 2.1, True, "1", [1], {}, 10**400],
     "top_p": [-1, -0.001, 1.1, True, "0.5"],
-    "top_k": [-2, 0.01, 1.5, True, "1", [], 1e400],
+    "top_k": [-2, 0.01, 1.5, True, "1", []],
     "min_p": [-0.1, 1.1, False, "0"],
     "seed": [2**70, -(2**70), 1.5, True, "7"],
     "n": [0, -1, 129, 1000000, 2**70, 1.5, True, "1"],
@@ -135,23 +142,17 @@ REFUSED = {
 def test_values_past_their_bounds_are_refused_with_the_name_and_harm_nobody(server, field, values):
     for value in values:
         body = json.dumps({"prompt": "a", "max_tokens": 2, field: value})
-        answer = server.client.post(
-            "/v1/completions", content=body, headers={"content-type": "application/json"}
-        )
-        error = error_of(answer, 400)
+        error = error_of(post_text(server, body), 400)
         assert field in error["message"], (value, error)
         assert error["param"] is None or error["param"].startswith(field), (value, error)
         assert server.works()
 
 
 @pytest.mark.parametrize("literal", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
-@pytest.mark.parametrize("field", ["temperature", "top_p", "min_p", "top_k", "seed", "max_tokens", "foo"])
+@pytest.mark.parametrize("field", ["temperature", "top_p", "min_p", "top_k", "seed", "max_tokens"])
 def test_numbers_that_are_none_are_refused(server, field, literal):
-    if field == "foo" and literal.endswith("e999"):
-        pytest.skip("valid JSON in a field that is ignored")
     body = f'{{"prompt": "a", "max_tokens": 2, "{field}": {literal}}}'
-    answer = server.client.post("/v1/completions", content=body, headers={"content-type": "application/json"})
-    error_of(answer, 400)
+    error_of(post_text(server, body), 400)
     assert server.works()
 
 
@@ -226,19 +227,16 @@ def test_padded_rows_are_never_sampled(server, temperature):
     assert text(server, temperature=temperature) == "a" * 40
 
 
-def test_a_lone_surrogate_is_refused_wherever_it_stands(server):
-    for field, value in {
-        "prompt": ["\ud800", "a\udfffb", ["a", "\ud83d"]],
-        "stop": ["\ud800", ["a", "\udc00"]],
-        "cache_salt": ["\ud800"],
-        "model": ["\ud800"],
-        "user": ["\ud800"],
-    }.items():
-        for each in value:
-            body = json.dumps({"prompt": "a", field: each})
-            headers = {"content-type": "application/json"}
-            answer = server.client.post("/v1/completions", content=body, headers=headers)
-            if field == "prompt":
-                error_of(answer, 400)
-            assert answer.status_code in {200, 400, 404}, (field, answer.text)
+@pytest.mark.parametrize("prompt", ["\ud800", "a\udfffb", ["a", "\ud83d"], "\ude00\ud83d"])
+def test_a_lone_surrogate_in_a_prompt_is_refused(server, prompt):
+    for stream in (False, True):
+        error_of(post_text(server, json.dumps({"prompt": prompt, "stream": stream})), 400)
+    assert server.works()
+
+
+@pytest.mark.parametrize(
+    "fields", [{"stop": "\ud800"}, {"stop": ["a", "\udc00"]}, {"cache_salt": "\ud800"}, {"model": "\ud800"}]
+)
+def test_a_lone_surrogate_elsewhere_breaks_nothing(server, fields):
+    assert post_text(server, json.dumps({"prompt": "a", **fields})).status_code in {200, 400, 404}
     assert server.works()

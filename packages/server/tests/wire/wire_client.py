@@ -1,9 +1,10 @@
 """Readers of what the server writes, strict about every byte."""
 
 import contextlib
+import http.client
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Self
 
 import httpx
@@ -70,12 +71,9 @@ class Stream:
 
     def read_until(self, text: str, *, index: int = 0) -> None:
         """Read until a choice has this much text, and check that it is this text."""
-        if not text.startswith(self.text(index)) or self.text(index) != text:
-            for _ in self:
-                assert text.startswith(self.text(index)), self.text(index)
-                if self.text(index) == text:
-                    return
-            raise AssertionError(f"the stream ended with {self.text(index)!r}, not {text!r}")
+        while self.text(index) != text:
+            assert next(iter(self), None) is not None, f"the stream ended with {self.text(index)!r}"
+            assert text.startswith(self.text(index)), self.text(index)
 
     def text(self, index: int = 0) -> str:
         """The deltas of a choice, joined."""
@@ -128,14 +126,20 @@ class RawConnection:
         """Whatever comes first; nothing once the server hung up."""
         return self._socket.recv(65536)
 
-    def read_all(self) -> bytes:
+    def read_until_closed(self) -> bytes:
         """Everything until the server hangs up."""
         return b"".join(iter(self.read_some, b""))
 
+    def read_answer(self) -> tuple[int, bytes]:
+        """Status and body of a whole answer."""
+        answer = http.client.HTTPResponse(self._socket)
+        answer.begin()
+        return answer.status, answer.read()
 
-def raw_request(path: str, body: bytes, **headers: str) -> bytes:
-    """A request as bytes."""
-    fields = {"Host": "x", "Content-Type": "application/json", "Content-Length": str(len(body))}
-    fields |= {name.replace("_", "-"): value for name, value in headers.items()}
+
+def raw_request(path: str, body: bytes, headers: Mapping[str, str] | None = None) -> bytes:
+    """A request as bytes; `headers` replace what frames the body."""
+    framing = headers or {"Content-Length": str(len(body))}
+    fields = {"Host": "x", "Content-Type": "application/json", **framing}
     lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
     return f"POST {path} HTTP/1.1\r\n{lines}\r\n".encode() + body

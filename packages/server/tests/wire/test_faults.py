@@ -1,0 +1,169 @@
+"""A failing request fails alone, a failing engine says so: C31."""
+
+import threading
+
+import pytest
+
+from minivllm_runtime.tokenizer import Tokenizer
+
+from .byte_tokens import byte_tokenizer, ids_of
+from .harness import PATH, eventually
+from .wire_client import error_of, unwrap_error
+
+SERVER = {"context": 512}
+POISON = ord("%")
+
+
+class PoisonedTokenizer(Tokenizer):
+    """Cannot decode one id."""
+
+    def decode(self, token_ids, *, skip_special_tokens=True):
+        self._check(token_ids)
+        return super().decode(token_ids, skip_special_tokens=skip_special_tokens)
+
+    def token_bytes(self, token_id):
+        self._check([token_id])
+        return super().token_bytes(token_id)
+
+    def _check(self, token_ids):
+        if POISON in token_ids:
+            raise ValueError("this token has no text")
+
+
+def poisoned_tokenizer():
+    plain = byte_tokenizer()
+    return PoisonedTokenizer(plain.backend, special_tokens=plain.special_tokens)
+
+
+class InBackground(threading.Thread):
+    """A whole answer that is waited for elsewhere."""
+
+    def __init__(self, server, headers=None, **body) -> None:
+        super().__init__()
+        self._post = lambda: server.client.post(PATH, json={"prompt": "a", **body}, headers=headers)
+        self.start()
+
+    def run(self) -> None:
+        self.answer = self._post()
+
+    def join_answer(self):
+        """The answer, once it is there."""
+        self.join(30)
+        assert not self.is_alive(), "no answer came"
+        return self.answer
+
+
+def read_failed_stream(stream):
+    """The error at the end of a stream that began well."""
+    *chunks, last = list(stream)
+    error = unwrap_error(last)
+    assert not stream.is_done
+    assert all(choice["finish_reason"] is None for chunk in chunks for choice in chunk["choices"])
+    return error
+
+
+@pytest.mark.parametrize("fields", [{}, {"n": 3}, {"prompt": ["a", "b"]}])
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_fault_in_the_first_step_is_a_500(server, fields, stream):
+    server.model.faults.append(RuntimeError("broken once"))
+    assert "broken once" in error_of(server.complete(stream=stream, **fields), 500)["message"]
+    assert server.comes_to_rest(within_s=1)
+    assert server.client.get("/health").status_code == 200
+    assert server.works()
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_a_fault_in_the_middle_of_a_stream_is_its_last_event(server, n):
+    server.model.pace.hold()
+    server.model.pace.allow(4)
+    with server.stream(n=n, max_tokens=400) as stream:
+        next(iter(stream))
+        server.model.faults.append(RuntimeError("broken in the middle"))
+        server.model.pace.release()
+        assert "broken in the middle" in read_failed_stream(stream)["message"]
+    assert server.comes_to_rest(within_s=1)
+    assert server.works()
+
+
+def test_a_fault_spares_those_that_wait(launch):
+    server = launch(context=40_000, block_size=16, max_num_seqs=1)
+    with server.stream(max_tokens=30_000) as stream:
+        waiting = InBackground(server, max_tokens=3)
+        assert server.queues(1)
+        server.model.faults.append(RuntimeError("broken once"))
+        read_failed_stream(stream)
+    assert waiting.join_answer().json()["choices"][0]["text"] == "..."
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_text_that_cannot_be_made_fails_its_request_alone(launch, stream):
+    server = launch(context=512, tokenizer=poisoned_tokenizer())
+    server.play(ids_of("abcd", POISON, *"efgh" * 90), prompt_len=2)
+    with server.stream(prompt="xxxxxxx", max_tokens=300) as other:
+        if stream:
+            with server.stream(prompt="xx", max_tokens=9) as failing:
+                read_failed_stream(failing)
+                assert "abcd".startswith(failing.text())
+        else:
+            error_of(server.complete(prompt="xx", max_tokens=9), 500)
+        list(other)
+    assert other.is_done
+    assert other.text() == ("efgh" * 90)[:300]
+    assert server.comes_to_rest(within_s=1)
+    assert server.works()
+
+
+def test_one_failing_choice_fails_its_request(launch):
+    server = launch(tokenizer=poisoned_tokenizer())
+    server.play(ids_of("a", POISON, "bcdefgh"))
+    error_of(server.complete(prompt=["x", "xxx"], max_tokens=4), 500)
+    assert server.comes_to_rest(within_s=1)
+    assert server.choice(prompt="xxx", max_tokens=4)["text"] == "bcde"
+
+
+def fail_always(server):
+    server.model.broken = RuntimeError("broken for good")
+
+
+def kill_the_thread(server):
+    server.model.broken = SystemExit("killed")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("breaks", [fail_always, kill_the_thread])
+def test_a_dead_engine_fails_fast_and_says_so(launch, breaks):
+    server = launch(context=512)
+    server.model.pace.hold()
+    server.model.pace.allow(2)
+    with server.stream(max_tokens=400) as stream:
+        next(iter(stream))
+        waiting = InBackground(server)
+        breaks(server)
+        server.model.pace.release()
+        read_failed_stream(stream)
+        unwrap_error(waiting.join_answer().json())
+    assert waiting.answer.status_code in {500, 503}
+    assert eventually(lambda: server.client.get("/health").status_code == 503, within_s=1)
+    unwrap_error(server.client.get("/health").json())
+    num_steps = server.model.pace.num_begun
+    for body in ({}, {"stream": True}, {"n": 2}):
+        answer = server.complete(**body)
+        assert answer.status_code == 503
+        unwrap_error(answer.json())
+    assert server.client.get("/v1/models").status_code == 200
+    assert server.model.pace.num_begun == num_steps
+
+
+def test_equal_request_ids_do_not_meet(server):
+    server.play(ids_of("hello"))
+    server.model.pace.hold()
+    first = server.model.pace.num_begun
+    headers = {"x-request-id": "same"}
+    requests = [InBackground(server, headers, max_tokens=5, request_id="same") for _ in range(3)]
+    assert eventually(lambda: server.model.pace.num_begun > first, within_s=10)
+    server.model.pace.release()
+    answers = [request.join_answer() for request in requests]
+    assert [answer.status_code for answer in answers] == [200] * 3
+    assert {answer.headers["x-request-id"] for answer in answers} == {"same"}
+    assert {answer.json()["choices"][0]["text"] for answer in answers} == {"hello"}
+    assert len({answer.json()["id"] for answer in answers}) == 3
