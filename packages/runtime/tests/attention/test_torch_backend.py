@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from minivllm_kernels.reference.paged_prefill_attention import paged_prefill_attention
 from minivllm_kernels.reference.reshape_and_cache import reshape_and_cache
-from minivllm_runtime.attention.step_attention import BatchLayout, KVCache
+from minivllm_runtime.attention.step_attention import BatchLayout
 from minivllm_runtime.attention.torch_backend import TorchAttentionBackend
 
 BLOCK_SIZE = 16
@@ -29,9 +29,7 @@ def random_step(rows, *, num_heads=6, num_kv_heads=2, head_dim=16, dtype=torch.f
     tables = torch.full((len(rows), max(tables_needed) + 1), 10**6, dtype=torch.int32)
     for row, needed in enumerate(tables_needed):
         tables[row, :needed] = torch.tensor([order.pop() for _ in range(needed)])
-    cache = KVCache(
-        *(torch.zeros(num_blocks + 1, num_kv_heads, BLOCK_SIZE, head_dim, dtype=dtype) for _ in range(2))
-    )
+    pool = torch.zeros(2, num_blocks + 1, num_kv_heads, BLOCK_SIZE, head_dim, dtype=dtype)
 
     def slots(row, start, end):
         return [int(tables[row, p // BLOCK_SIZE]) * BLOCK_SIZE + p % BLOCK_SIZE for p in range(start, end)]
@@ -39,7 +37,7 @@ def random_step(rows, *, num_heads=6, num_kv_heads=2, head_dim=16, dtype=torch.f
     past_slots = [slot for row, (past, _) in enumerate(rows) for slot in slots(row, 0, past)]
     if past_slots:
         past = (normal(len(past_slots), num_kv_heads, head_dim) for _ in range(2))
-        reshape_and_cache(*past, cache.key, cache.value, torch.tensor(past_slots))
+        reshape_and_cache(*past, *pool, torch.tensor(past_slots))
     new_slots = [slot for row, (past, new) in enumerate(rows) for slot in slots(row, past, past + new)]
     query_lens = [new for _, new in rows]
     context_lens = [past + new for past, new in rows]
@@ -51,23 +49,16 @@ def random_step(rows, *, num_heads=6, num_kv_heads=2, head_dim=16, dtype=torch.f
         block_tables=tables,
         slot_mapping=torch.tensor(new_slots),
     )
-    num_tokens = sum(query_lens)
-    return (
-        cache,
-        layout,
-        normal(num_tokens, num_heads, head_dim),
-        normal(num_tokens, num_kv_heads, head_dim),
-        normal(num_tokens, num_kv_heads, head_dim),
-    )
+    return pool, layout, normal(sum(query_lens), num_heads + 2 * num_kv_heads, head_dim)
 
 
-def expected(cache, layout, query, key, value):
-    twin = KVCache(cache.key.clone(), cache.value.clone())
-    reshape_and_cache(key, value, twin.key, twin.value, layout.slot_mapping)
+def expected(pool, layout, heads):
+    twin, num_kv_heads = pool.clone(), pool.shape[2]
+    query, key, value = heads.split((heads.shape[1] - 2 * num_kv_heads, num_kv_heads, num_kv_heads), dim=1)
+    reshape_and_cache(key, value, *twin, layout.slot_mapping)
     return paged_prefill_attention(
         query,
-        twin.key,
-        twin.value,
+        *twin,
         layout.block_tables,
         layout.query_start_loc,
         layout.context_lens_device,
@@ -76,8 +67,9 @@ def expected(cache, layout, query, key, value):
     )
 
 
-def attend(cache, layout, query, key, value):
-    return TorchAttentionBackend([cache], query.shape[1], 0.25).plan(layout).attend(0, query, key, value)
+def attend(pool, layout, heads):
+    num_heads = heads.shape[1] - 2 * pool.shape[2]
+    return TorchAttentionBackend([pool], num_heads, 0.25).plan(layout).attend(0, heads)
 
 
 @given(
@@ -109,19 +101,20 @@ def test_dtypes(dtype, tolerance):
 
 
 def test_writes_only_the_slots_of_the_step():
-    cache, layout, query, key, value = random_step([(3, 2), (17, 1)])
-    before = cache.key.clone()
-    attend(cache, layout, query, key, value)
-    changed = (cache.key != before).any(dim=(1, 3)).flatten().nonzero().flatten().tolist()
-    assert changed == sorted(layout.slot_mapping.tolist())
+    pool, layout, heads = random_step([(3, 2), (17, 1)])
+    before = pool.clone()
+    attend(pool, layout, heads)
+    for old, new in zip(before, pool, strict=True):
+        changed = (new != old).any(dim=(1, 3)).flatten().nonzero().flatten().tolist()
+        assert changed == sorted(layout.slot_mapping.tolist())
 
 
 def test_the_number_of_operations_does_not_grow_with_the_number_of_requests():
     def count_operations(num_rows):
-        cache, layout, query, key, value = random_step([(40, 1)] * num_rows)
-        planned = TorchAttentionBackend([cache], query.shape[1], 0.25).plan(layout)
+        pool, layout, heads = random_step([(40, 1)] * num_rows)
+        planned = TorchAttentionBackend([pool], heads.shape[1] - 2 * pool.shape[2], 0.25).plan(layout)
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-            planned.attend(0, query, key, value)
+            planned.attend(0, heads)
         return sum(event.count for event in profile.key_averages())
 
     assert count_operations(64) == count_operations(8)

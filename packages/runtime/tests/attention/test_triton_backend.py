@@ -14,9 +14,9 @@ from runtime_tests.attention.test_torch_backend import attend, random_step
 from minivllm_runtime.attention.triton_backend import TritonAttentionBackend
 
 for rows in ([(20, 1), (33, 1), (0, 1)], [(20, 1), (0, 17), (15, 5)]):
-    cache, *step = random_step(rows)
-    reference = attend(cache, *step)
-    actual = TritonAttentionBackend([cache], 0.25).plan(step[0]).attend(0, *step[1:])
+    pool, layout, heads = random_step(rows)
+    reference = attend(pool, layout, heads)
+    actual = TritonAttentionBackend([pool], heads.shape[1] - 2 * pool.shape[2], 0.25).plan(layout).attend(0, heads)
     torch.testing.assert_close(actual, reference, rtol=1e-4, atol=1e-5)
 print("agree")
 """

@@ -26,7 +26,7 @@ def load(folder):
 
 @torch.inference_mode()
 def assert_same_logits(decoder, reference):
-    hidden = decoder(IDS, torch.arange(len(IDS)), DenseAttention())
+    hidden = decoder(IDS, torch.arange(len(IDS)), DenseAttention(decoder.config.num_heads))
     torch.testing.assert_close(
         decoder.compute_logits(hidden), reference(IDS[None]).logits[0], rtol=1e-4, atol=1e-4
     )

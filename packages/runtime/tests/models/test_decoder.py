@@ -13,7 +13,7 @@ def test_logits_equal_transformers(variant):
     reference = reference_model(variant)
     decoder, _ = decoder_of(reference)
     input_ids = torch.randint(VOCAB_SIZE, (50,), generator=torch.Generator().manual_seed(1))
-    hidden = decoder(input_ids, torch.arange(50), DenseAttention())
+    hidden = decoder(input_ids, torch.arange(50), DenseAttention(decoder.config.num_heads))
     torch.testing.assert_close(
         decoder.compute_logits(hidden), reference(input_ids[None]).logits[0], rtol=1e-4, atol=1e-4
     )
@@ -28,7 +28,9 @@ def test_packing_a_half_precision_model_keeps_its_logits():
     input_ids = torch.randint(VOCAB_SIZE, (20,), generator=torch.Generator().manual_seed(1))
 
     def logits():
-        return decoder.compute_logits(decoder(input_ids, torch.arange(20), DenseAttention())).float()
+        return decoder.compute_logits(
+            decoder(input_ids, torch.arange(20), DenseAttention(decoder.config.num_heads))
+        ).float()
 
     plain = logits()
     decoder.pack()

@@ -7,8 +7,13 @@ from torch.nn import functional
 class DenseAttention:
     """Causal attention of one sequence to itself; see StepAttention."""
 
-    def attend(self, layer_index: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        group_size = query.shape[1] // key.shape[1]
-        query, key, value = (each.transpose(0, 1) for each in (query, key, value))
+    def __init__(self, num_heads: int) -> None:
+        self.num_heads = num_heads
+
+    def attend(self, layer_index: int, heads: Tensor) -> Tensor:
+        query, key, value = heads.transpose(0, 1).tensor_split(
+            (self.num_heads, (self.num_heads + len(heads[0])) // 2)
+        )
+        group_size = len(query) // len(key)
         key, value = (each.repeat_interleave(group_size, dim=0) for each in (key, value))
         return functional.scaled_dot_product_attention(query, key, value, is_causal=True).transpose(0, 1)

@@ -21,11 +21,10 @@ CONFIG = ModelConfig(
 def test_clearing_touches_the_named_blocks_of_every_layer_and_nothing_else():
     cache = KVCacheTensors(CONFIG, 5, 4, torch.float32, torch.device("cpu"))
     for layer in cache.layers:
-        layer.key.fill_(float("nan"))
-        layer.value.fill_(float("nan"))
+        layer.fill_(float("nan"))
     cache.clear([1, 4])
     for layer in cache.layers:
-        for pool in (layer.key, layer.value):
+        for pool in layer:
             assert pool.shape == (6, 2, 4, 4)
             cleared = [block for block in range(6) if not pool[block].isnan().any()]
             assert cleared == [1, 4]
@@ -34,4 +33,4 @@ def test_clearing_touches_the_named_blocks_of_every_layer_and_nothing_else():
 def test_the_padding_block_is_the_extra_one_and_finite():
     cache = KVCacheTensors(CONFIG, 5, 4, torch.float32, torch.device("cpu"))
     assert cache.padding_block == 5
-    assert (cache.layers[2].key[5] == 0).all()
+    assert (cache.layers[2][:, 5] == 0).all()

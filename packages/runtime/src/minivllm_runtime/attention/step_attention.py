@@ -8,19 +8,6 @@ from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
-class KVCache:
-    """K and V of one layer: each [num_blocks + 1, Hkv, block_size, D]; the last block belongs to padding."""
-
-    key: Tensor
-    value: Tensor
-
-    @property
-    def block_size(self) -> int:
-        """Tokens per block."""
-        return self.key.shape[2]
-
-
-@dataclass(frozen=True, slots=True)
 class BatchLayout:
     """Where the tokens of one step lie, R rows with T tokens in all.
 
@@ -44,8 +31,16 @@ class BatchLayout:
 class StepAttention(Protocol):
     """Causal attention for the tokens of one step, planned once and used by every layer."""
 
-    def attend(self, layer_index: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """Write key and value [T, Hkv, D] to the layer's cache, then attend query [T, Hq, D]: [T, Hq, D]."""
+    def attend(self, layer_index: int, heads: Tensor) -> Tensor:
+        """Write the tokens' K and V to the layer's cache, then attend with their queries.
+
+        Args:
+            layer_index: Which layer's cache.
+            heads: [T, Hq + 2·Hkv, D]: query, key and value heads of each token, side by side.
+
+        Returns:
+            [T, Hq, D]
+        """
         ...
 
 

@@ -13,10 +13,27 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from minivllm_runtime.attention.step_attention import BatchLayout, KVCache
+from minivllm_runtime.attention.step_attention import BatchLayout
 
 _MIN_ROWS_FOR_BATCHED_PRODUCTS = 4
 """From here on two batched products beat the fused operation for single-token rows (measured on two cores)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PagedLayers:
+    """The KV pools of all layers, seen the two ways that steps use them.
+
+    Attributes:
+        num_heads, num_kv_heads, scale: Hq, Hkv and the factor of the scores.
+        slots: Of each layer, [2 · (num_blocks + 1) · Hkv · block_size, D]: one row per token and head.
+        blocks: Of each layer, [2 · (num_blocks + 1) · Hkv, block_size · D]: one row per block and head.
+    """
+
+    num_heads: int
+    num_kv_heads: int
+    scale: float
+    slots: tuple[Tensor, ...]
+    blocks: tuple[Tensor, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +44,8 @@ class RowGroup:
         num_rows, num_queries: B and Q.
         tokens: [B · Q] int64, index of each padded query in the step's tokens; None if they are all of them in order.
         valid: [B · Q] bool, which of them are not padding; None if all are.
-        cache_rows: [B · Hkv · N] int64 into the cache seen as [(num_blocks + 1) · Hkv, block_size · D].
+        cache_rows: [2 · B · Hkv · N] int64 into the pool seen as [2 · (num_blocks + 1) · Hkv, block_size · D]: the
+            blocks of K, then those of V.
         mask: zero where a query may look, -inf elsewhere, broadcast over the scores [B, Hkv, G · Q, N · block_size];
             None if no row has a past: then query i looks at keys 0 to i.
     """
@@ -41,15 +59,26 @@ class RowGroup:
 
 
 class TorchAttentionBackend:
-    """Plans steps over the caches of all layers."""
+    """Plans steps over the caches of all layers.
 
-    def __init__(self, caches: Sequence[KVCache], num_heads: int, scale: float) -> None:
-        self._caches = caches
-        self._scale = scale
-        self._block_size = caches[0].block_size
-        self._num_kv_heads = caches[0].key.shape[1]
+    Args:
+        pools: KV cache of each layer, [2, num_blocks + 1, Hkv, block_size, D].
+        num_heads: Hq.
+        scale: Of the scores.
+    """
+
+    def __init__(self, pools: Sequence[Tensor], num_heads: int, scale: float) -> None:
+        _, pool_blocks, self._num_kv_heads, self._block_size, head_dim = pools[0].shape
         self._group_size = num_heads // self._num_kv_heads
-        self._dtype = caches[0].key.dtype
+        self._dtype = pools[0].dtype
+        self._value_offset = pool_blocks * self._num_kv_heads
+        self._layers = PagedLayers(
+            num_heads=num_heads,
+            num_kv_heads=self._num_kv_heads,
+            scale=scale,
+            slots=tuple(pool.view(-1, head_dim) for pool in pools),
+            blocks=tuple(pool.view(-1, self._block_size * head_dim) for pool in pools),
+        )
 
     def plan(self, layout: BatchLayout) -> "TorchStepAttention":
         """Sort the rows into groups and compute where each group reads and what it masks."""
@@ -61,15 +90,16 @@ class TorchAttentionBackend:
             has_past = context_len > query_len
             buckets[(query_len - 1).bit_length(), (num_blocks - 1).bit_length(), has_past].append(row)
         groups = tuple(self._plan_group(layout, rows) for rows in buckets.values())
-        return TorchStepAttention(self._caches, self._scale, self._cache_slots(layout), groups)
+        return TorchStepAttention(self._layers, self._cache_slots(layout), groups)
 
     def _cache_slots(self, layout: BatchLayout) -> Tensor:
-        """[T · Hkv] rows of the cache seen as [(num_blocks + 1) · Hkv · block_size, D], token-major."""
-        blocks, offsets = layout.slot_mapping // self._block_size, layout.slot_mapping % self._block_size
-        heads = torch.arange(self._num_kv_heads)
-        return (
-            (blocks[:, None] * self._num_kv_heads + heads) * self._block_size + offsets[:, None]
-        ).flatten()
+        """[T, 2 · Hkv]: where each token's K and V heads go in the pool seen as [… , D]."""
+        blocks = (layout.slot_mapping // self._block_size)[:, None]
+        offsets = (layout.slot_mapping % self._block_size)[:, None]
+        key_slots = (
+            blocks * self._num_kv_heads + torch.arange(self._num_kv_heads)
+        ) * self._block_size + offsets
+        return torch.cat((key_slots, key_slots + self._value_offset * self._block_size), dim=1)
 
     def _plan_group(self, layout: BatchLayout, rows: list[int]) -> RowGroup:
         row_index = torch.tensor(rows)
@@ -98,7 +128,8 @@ class TorchAttentionBackend:
         columns = torch.minimum(torch.arange(num_blocks), last_column)
         blocks = block_tables.long().gather(1, columns)
         heads = torch.arange(self._num_kv_heads)[:, None]
-        return (blocks[:, None, :] * self._num_kv_heads + heads).flatten()
+        key_rows = (blocks[:, None, :] * self._num_kv_heads + heads).flatten()
+        return torch.cat((key_rows, key_rows + self._value_offset))
 
     def _mask(self, positions: Tensor, context_lens: Tensor) -> Tensor | None:
         """Additive mask for query positions [B, Q], in the cache's dtype; see RowGroup."""
@@ -114,39 +145,31 @@ class TorchAttentionBackend:
 class TorchStepAttention:
     """Attention of one planned step; see StepAttention."""
 
-    def __init__(
-        self, caches: Sequence[KVCache], scale: float, cache_slots: Tensor, groups: tuple[RowGroup, ...]
-    ) -> None:
-        self._caches = caches
-        self._scale = scale
+    def __init__(self, layers: PagedLayers, cache_slots: Tensor, groups: tuple[RowGroup, ...]) -> None:
+        self._layers = layers
         self._cache_slots = cache_slots
         self._groups = groups
 
-    def attend(self, layer_index: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """Write key and value [T, Hkv, D] to the cache, then attend query [T, Hq, D]."""
-        cache = self._caches[layer_index]
-        for pool, new in ((cache.key, key), (cache.value, value)):
-            pool.view(-1, pool.shape[-1])[self._cache_slots] = new.reshape(-1, pool.shape[-1])
+    def attend(self, layer_index: int, heads: Tensor) -> Tensor:
+        """Write the tokens' K and V, then attend with their queries, group by group."""
+        query = heads[:, : self._layers.num_heads]
+        self._layers.slots[layer_index][self._cache_slots] = heads[:, self._layers.num_heads :]
         if self._groups[0].tokens is None:
-            return self._attend_group(self._groups[0], cache, query)
-        output = torch.empty_like(query, memory_format=torch.contiguous_format)
+            return self._attend_group(self._groups[0], layer_index, query)
+        output = torch.empty(query.shape, dtype=query.dtype)
         for group in self._groups:
-            attended = self._attend_group(group, cache, query[group.tokens])
+            attended = self._attend_group(group, layer_index, query[group.tokens])
             tokens = group.tokens
             if group.valid is not None and tokens is not None:
                 tokens, attended = tokens[group.valid], attended[group.valid]
             output[tokens] = attended
         return output
 
-    def _attend_group(self, group: RowGroup, cache: KVCache, query: Tensor) -> Tensor:
+    def _attend_group(self, group: RowGroup, layer_index: int, query: Tensor) -> Tensor:
         """Attend query [B · Q, Hq, D] of one group over its gathered context: [B · Q, Hq, D]."""
-        num_kv_heads, head_dim = cache.key.shape[1], cache.key.shape[3]
-        keys, values = (
-            pool.view(-1, cache.block_size * head_dim)
-            .index_select(0, group.cache_rows)
-            .view(group.num_rows, num_kv_heads, -1, head_dim)
-            for pool in (cache.key, cache.value)
-        )
+        num_kv_heads, head_dim = self._layers.num_kv_heads, query.shape[-1]
+        gathered = self._layers.blocks[layer_index].index_select(0, group.cache_rows)
+        keys, values = gathered.view(2, group.num_rows, num_kv_heads, -1, head_dim).unbind(0)
         heads = query.reshape(group.num_rows, group.num_queries, num_kv_heads, -1, head_dim).permute(
             0, 2, 3, 1, 4
         )
@@ -161,16 +184,16 @@ class TorchStepAttention:
                 each.flatten(0, 1)[:, None].expand(-1, group_size, -1, -1) for each in (keys, values)
             )
             attended = functional.scaled_dot_product_attention(
-                query.flatten(0, 1), keys, values, is_causal=True, scale=self._scale
+                query.flatten(0, 1), keys, values, is_causal=True, scale=self._layers.scale
             )
             return attended.view(query.shape)
         # The G query heads that share a KV head become further queries of it.
         packed = query.flatten(2, 3)
         if num_queries > 1 or num_rows < _MIN_ROWS_FOR_BATCHED_PRODUCTS:
             return functional.scaled_dot_product_attention(
-                packed, keys, values, attn_mask=mask, scale=self._scale
+                packed, keys, values, attn_mask=mask, scale=self._layers.scale
             ).view(query.shape)
         bias = mask.expand(-1, num_kv_heads, -1, -1).flatten(0, 1)
         packed, keys, values = packed.flatten(0, 1), keys.flatten(0, 1), values.flatten(0, 1)
-        scores = torch.baddbmm(bias, packed, keys.transpose(1, 2), alpha=self._scale)
+        scores = torch.baddbmm(bias, packed, keys.transpose(1, 2), alpha=self._layers.scale)
         return torch.bmm(torch.softmax(scores, dim=-1), values).view(query.shape)

@@ -2,48 +2,60 @@
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
-from minivllm_runtime.attention.step_attention import BatchLayout, KVCache
+from minivllm_runtime.attention.step_attention import BatchLayout
 
 
 class TritonAttentionBackend:
-    """Hands each step to the paged kernels; there is nothing to plan but which kernel serves it."""
+    """Hands each step to the paged kernels; there is nothing to plan but which kernel serves it.
 
-    def __init__(self, caches: Sequence[KVCache], scale: float) -> None:
-        self._caches = caches
+    Args:
+        pools: KV cache of each layer, [2, num_blocks + 1, Hkv, block_size, D].
+        num_heads: Hq.
+        scale: Of the scores.
+    """
+
+    def __init__(self, pools: Sequence[Tensor], num_heads: int, scale: float) -> None:
+        self._pools = pools
+        self._num_heads = num_heads
         self._scale = scale
 
     def plan(self, layout: BatchLayout) -> "TritonStepAttention":
         """Bind the step's layout."""
-        return TritonStepAttention(self._caches, self._scale, layout)
+        return TritonStepAttention(self._pools, self._num_heads, self._scale, layout)
 
 
 class TritonStepAttention:
     """Attention of one step; see StepAttention."""
 
-    def __init__(self, caches: Sequence[KVCache], scale: float, layout: BatchLayout) -> None:
-        self._caches = caches
+    def __init__(self, pools: Sequence[Tensor], num_heads: int, scale: float, layout: BatchLayout) -> None:
+        self._pools = pools
+        self._num_heads = num_heads
         self._scale = scale
         self._layout = layout
         self._max_query_len = max(layout.query_lens)
 
-    def attend(self, layer_index: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """Write key and value [T, Hkv, D] to the cache, then attend query [T, Hq, D] in one launch."""
+    def attend(self, layer_index: int, heads: Tensor) -> Tensor:
+        """Write the tokens' K and V, then attend with all their queries in one launch."""
         from minivllm_kernels.paged_decode_attention import paged_decode_attention
         from minivllm_kernels.paged_prefill_attention import paged_prefill_attention
         from minivllm_kernels.reshape_and_cache import reshape_and_cache
 
-        cache, layout = self._caches[layer_index], self._layout
-        reshape_and_cache(key, value, cache.key, cache.value, layout.slot_mapping)
+        layout = self._layout
+        key_cache, value_cache = self._pools[layer_index]
+        num_kv_heads = key_cache.shape[1]
+        query, key, value = torch.split(heads, [self._num_heads, num_kv_heads, num_kv_heads], dim=1)
+        reshape_and_cache(key, value, key_cache, value_cache, layout.slot_mapping)
         if self._max_query_len == 1:
             return paged_decode_attention(
-                query, cache.key, cache.value, layout.block_tables, layout.context_lens_device, self._scale
+                query, key_cache, value_cache, layout.block_tables, layout.context_lens_device, self._scale
             )
         return paged_prefill_attention(
             query,
-            cache.key,
-            cache.value,
+            key_cache,
+            value_cache,
             layout.block_tables,
             layout.query_start_loc,
             layout.context_lens_device,

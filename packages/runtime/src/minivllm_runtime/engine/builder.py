@@ -145,7 +145,7 @@ def _attention_backend(
 ) -> AttentionBackend:
     scale = 1 / math.sqrt(config.head_dim)
     if device.type == "cuda":
-        return TritonAttentionBackend(kv_cache.layers, scale)
+        return TritonAttentionBackend(kv_cache.layers, config.num_heads, scale)
     return TorchAttentionBackend(kv_cache.layers, config.num_heads, scale)
 
 

@@ -1,12 +1,11 @@
 """Grouped-query self-attention over the paged KV cache."""
 
-import torch
 from torch import Tensor, nn
 
 from minivllm_runtime.attention.step_attention import StepAttention
 from minivllm_runtime.layers.linear import Linear
 from minivllm_runtime.layers.norm import RMSNorm
-from minivllm_runtime.layers.rotary import RotaryTables, rotate
+from minivllm_runtime.layers.rotary import RotaryTables, rotate_in_place
 from minivllm_runtime.models.model_config import ModelConfig
 
 
@@ -29,13 +28,15 @@ class SelfAttention(nn.Module):
         self.q_norm = RMSNorm(config.head_dim, config.rms_norm_eps) if config.qk_norm else None
         self.k_norm = RMSNorm(config.head_dim, config.rms_norm_eps) if config.qk_norm else None
 
-    def forward(self, x: Tensor, residual: Tensor, rotary: RotaryTables, attention: StepAttention) -> Tensor:
-        """Return residual [T, H] + attention(x [T, H]); writes this layer's K and V of the T tokens to the cache."""
+    def forward(self, x: Tensor, rotary: RotaryTables, attention: StepAttention) -> Tensor:
+        """Map x [T, H] to [T, H]; writes this layer's K and V of the T tokens to the cache."""
         heads = self.qkv_proj(x).view(x.shape[0], -1, self.head_dim)
-        query_key, value = heads.split((self.num_heads + self.num_kv_heads, self.num_kv_heads), dim=1)
+        query_key = heads[:, : self.num_heads + self.num_kv_heads]
         if self.q_norm is not None and self.k_norm is not None:
             query, key = query_key.split((self.num_heads, self.num_kv_heads), dim=1)
-            query_key = torch.cat((self.q_norm(query), self.k_norm(key)), dim=1)
-        query, key = rotate(query_key, self.num_heads, rotary)
-        attended = attention.attend(self.layer_index, query, key, value)
-        return self.o_proj.add_to(attended.reshape(x.shape[0], -1), residual)
+            query.copy_(self.q_norm(query))
+            key.copy_(self.k_norm(key))
+        rotate_in_place(query_key, self.num_heads, rotary)
+        attended = attention.attend(self.layer_index, heads)
+        output: Tensor = self.o_proj(attended.reshape(x.shape[0], -1))
+        return output

@@ -36,12 +36,3 @@ class Linear(nn.Module):
             product: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._packed, self.bias, "none", [], "")
             return product
         return functional.linear(x, self.weight, self.bias)
-
-    def add_to(self, x: Tensor, residual: Tensor) -> Tensor:
-        """Return residual [T, N] + forward(x); one operation where the weight is packed."""
-        if self._packed is not None:
-            total: Tensor = torch.ops.mkldnn._linear_pointwise.binary(
-                x, residual, self._packed, self.bias, "add"
-            )
-            return total
-        return residual + functional.linear(x, self.weight, self.bias)

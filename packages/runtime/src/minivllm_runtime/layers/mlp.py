@@ -15,9 +15,10 @@ class GatedMLP(nn.Module):
         self.gate_up_proj = Linear(config.hidden_size, 2 * config.intermediate_size, bias=config.mlp_bias)
         self.down_proj = Linear(config.intermediate_size, config.hidden_size, bias=config.mlp_bias)
 
-    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        """Return residual [T, H] + block(x [T, H])."""
-        return self.down_proj.add_to(silu_and_mul(self.gate_up_proj(x)), residual)
+    def forward(self, x: Tensor) -> Tensor:
+        """Map x [T, H] to [T, H]."""
+        output: Tensor = self.down_proj(silu_and_mul(self.gate_up_proj(x)))
+        return output
 
 
 def silu_and_mul(gate_up: Tensor) -> Tensor:

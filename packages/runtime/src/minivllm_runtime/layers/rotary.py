@@ -45,20 +45,16 @@ class RotaryEmbedding(nn.Module):
         return RotaryTables(positions, self.cos_sin, torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1))
 
 
-def rotate(query_key: Tensor, num_heads: int, tables: RotaryTables) -> tuple[Tensor, Tensor]:
-    """Rotate query and key heads that lie side by side, [T, Hq + Hkv, D]: ([T, Hq, D], [T, Hkv, D])."""
+def rotate_in_place(query_key: Tensor, num_heads: int, tables: RotaryTables) -> None:
+    """Rotate query and key heads that lie side by side, [T, Hq + Hkv, D], to their positions."""
     if tables.cos is None or tables.signed_sin is None:
         from minivllm_kernels.rotary_embedding import rotary_embedding
 
-        query, key = query_key[:, :num_heads], query_key[:, num_heads:]
-        return rotary_embedding(query, key, tables.positions, tables.cos_sin)
-    rotated = _rotate_half(query_key, tables.cos, tables.signed_sin)
-    return rotated[:, :num_heads], rotated[:, num_heads:]
-
-
-def _rotate_half(x: Tensor, cos: Tensor, signed_sin: Tensor) -> Tensor:
-    first, second = x.chunk(2, dim=-1)
-    return torch.addcmul(x * cos, torch.cat((second, first), dim=-1), signed_sin)
+        rotary_embedding(query_key[:, :num_heads], query_key[:, num_heads:], tables.positions, tables.cos_sin)
+        return
+    first, second = query_key.chunk(2, dim=-1)
+    swapped = torch.cat((second, first), dim=-1)
+    torch.addcmul(query_key * tables.cos, swapped, tables.signed_sin, out=query_key)
 
 
 def inverse_frequencies(head_dim: int, theta: float, scaling: RopeScaling | None) -> Tensor:

@@ -29,8 +29,8 @@ class DecoderLayer(nn.Module):
 
     def forward(self, hidden: Tensor, rotary: RotaryTables, attention: StepAttention) -> Tensor:
         """Map hidden [T, H] to the next layer's hidden [T, H]."""
-        hidden = self.self_attn(self.input_layernorm(hidden), hidden, rotary, attention)
-        output: Tensor = self.mlp(self.post_attention_layernorm(hidden), hidden)
+        hidden = hidden + self.self_attn(self.input_layernorm(hidden), rotary, attention)
+        output: Tensor = hidden + self.mlp(self.post_attention_layernorm(hidden))
         return output
 
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import torch
 
-from minivllm_runtime.attention.step_attention import KVCache
 from minivllm_runtime.models.model_config import ModelConfig
 
 
@@ -13,6 +12,11 @@ class KVCacheTensors:
 
     The extra last block belongs to padding; the allocator never knows it. Blocks are cleared when they are handed out:
     a slot that was never written since then reads as zero, so what a masked read meets is always finite.
+
+    Attributes:
+        layers: K and V of each layer, [2, num_blocks + 1, Hkv, block_size, D].
+        block_size: Tokens per block.
+        padding_block: Id of the extra block.
     """
 
     def __init__(
@@ -21,7 +25,8 @@ class KVCacheTensors:
         shape = (config.num_layers, 2, num_blocks + 1, config.num_kv_heads, block_size, config.head_dim)
         self._pool = torch.empty(shape, dtype=dtype, device=device)
         self._pool[:, :, num_blocks] = 0
-        self.layers = tuple(KVCache(layer[0], layer[1]) for layer in self._pool)
+        self.layers = tuple(self._pool)
+        self.block_size = block_size
         self.padding_block = num_blocks
 
     def clear(self, block_ids: Sequence[int]) -> None:

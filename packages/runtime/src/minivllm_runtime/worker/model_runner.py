@@ -55,7 +55,7 @@ class ModelRunner:
         self._kv_cache = kv_cache
         self._states = states
         self._num_sampled_ids = num_sampled_ids
-        self._block_size = kv_cache.layers[0].block_size
+        self._block_size = kv_cache.block_size
         self._requests: dict[str, EngineRequest] = {}
         self._in_flight: deque[_InFlight] = deque()
 
