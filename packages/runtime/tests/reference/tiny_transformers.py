@@ -70,9 +70,10 @@ def decoder_of(model: PreTrainedModel) -> tuple[Decoder, ModelConfig]:
     return decoder, checkpoint.config
 
 
-def engine_of(model: PreTrainedModel, **settings: object) -> BuiltEngine:
-    """Our engine on the CPU in float32 with the weights of `model`."""
+def engine_of(model: PreTrainedModel, *, device: str = "cpu", **settings: object) -> BuiltEngine:
+    """Our engine in float32 with the weights of `model`."""
     decoder, config = decoder_of(model)
+    decoder.to(device).pack()
     engine_config = EngineConfig(**{"num_blocks": 200, "block_size": 4, "max_num_seqs": 16, **settings})
     return assemble_engine(
         engine_config,
@@ -80,7 +81,7 @@ def engine_of(model: PreTrainedModel, **settings: object) -> BuiltEngine:
         byte_level_tokenizer(),
         config,
         dtype=torch.float32,
-        device=torch.device("cpu"),
+        device=torch.device(device),
     )
 
 
