@@ -5,7 +5,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
 import httpx
@@ -21,7 +21,7 @@ from minivllm_server.settings import ServerSettings
 
 from .byte_tokens import byte_tokenizer
 from .tape_model import Entry, TapeModel
-from .wire_client import RawConnection, Stream, raw_request
+from .wire_client import InBackground, RawConnection, Stream, raw_request
 
 NUM_PADDED_ROWS = 5
 """Rows of the embedding that belong to no token."""
@@ -137,6 +137,11 @@ class TapeServer:
         """A stream, opened when it is entered."""
         return Stream(self.client, PATH, {"prompt": "a", "temperature": 0, **body, "stream": True})
 
+    def in_background(self, headers: Mapping[str, str] | None = None, **body) -> InBackground:
+        """A whole answer that is waited for in a thread."""
+        body = {"prompt": "a", "temperature": 0, **body}
+        return InBackground(lambda: self.client.post(PATH, json=body, headers=headers))
+
     def send(self, **body) -> RawConnection:
         """A request on a socket of its own, dropped when it is left."""
         request = json.dumps({"prompt": "a", "temperature": 0, **body}).encode()
@@ -149,6 +154,10 @@ class TapeServer:
     def queues(self, num: int) -> bool:
         """Whether so many requests wait soon."""
         return eventually(lambda: self.engine.stats().num_waiting == num, within_s=10)
+
+    def drain(self) -> None:
+        """What the first SIGTERM does."""
+        self._loop.call_soon_threadsafe(self._server.stop)
 
     def works(self) -> bool:
         """Whether a plain request is served."""

@@ -1,13 +1,11 @@
 """A failing request fails alone, a failing engine says so: C31."""
 
-import threading
-
 import pytest
 
 from minivllm_runtime.tokenizer import Tokenizer
 
 from .byte_tokens import byte_tokenizer, ids_of
-from .harness import PATH, eventually
+from .harness import eventually
 from .wire_client import error_of, unwrap_error
 
 SERVER = {"context": 512}
@@ -33,24 +31,6 @@ class PoisonedTokenizer(Tokenizer):
 def poisoned_tokenizer():
     plain = byte_tokenizer()
     return PoisonedTokenizer(plain.backend, special_tokens=plain.special_tokens)
-
-
-class InBackground(threading.Thread):
-    """A whole answer that is waited for elsewhere."""
-
-    def __init__(self, server, headers=None, **body) -> None:
-        super().__init__()
-        self._post = lambda: server.client.post(PATH, json={"prompt": "a", **body}, headers=headers)
-        self.start()
-
-    def run(self) -> None:
-        self.answer = self._post()
-
-    def join_answer(self):
-        """The answer, once it is there."""
-        self.join(30)
-        assert not self.is_alive(), "no answer came"
-        return self.answer
 
 
 def read_failed_stream(stream):
@@ -88,7 +68,7 @@ def test_a_fault_in_the_middle_of_a_stream_is_its_last_event(server, n):
 def test_a_fault_spares_those_that_wait(launch):
     server = launch(context=40_000, block_size=16, max_num_seqs=1)
     with server.stream(max_tokens=30_000) as stream:
-        waiting = InBackground(server, max_tokens=3)
+        waiting = server.in_background(max_tokens=3)
         assert server.queues(1)
         server.model.faults.append(RuntimeError("broken once"))
         read_failed_stream(stream)
@@ -137,7 +117,7 @@ def test_a_dead_engine_fails_fast_and_says_so(launch, breaks):
     server.model.pace.allow(2)
     with server.stream(max_tokens=400) as stream:
         next(iter(stream))
-        waiting = InBackground(server)
+        waiting = server.in_background()
         breaks(server)
         server.model.pace.release()
         read_failed_stream(stream)
@@ -159,7 +139,7 @@ def test_equal_request_ids_do_not_meet(server):
     server.model.pace.hold()
     first = server.model.pace.num_begun
     headers = {"x-request-id": "same"}
-    requests = [InBackground(server, headers, max_tokens=5, request_id="same") for _ in range(3)]
+    requests = [server.in_background(headers, max_tokens=5, request_id="same") for _ in range(3)]
     assert eventually(lambda: server.model.pace.num_begun > first, within_s=10)
     server.model.pace.release()
     answers = [request.join_answer() for request in requests]

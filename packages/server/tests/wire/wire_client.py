@@ -4,7 +4,8 @@ import contextlib
 import http.client
 import json
 import socket
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from typing import Self
 
 import httpx
@@ -99,6 +100,24 @@ class Stream:
                 assert len(event.splitlines()) == 1, event
                 yield event.removeprefix(b"data: ")
         assert pending == b"", pending
+
+
+class InBackground(threading.Thread):
+    """A whole answer that comes while the test does something else."""
+
+    def __init__(self, post: Callable[[], httpx.Response]) -> None:
+        super().__init__()
+        self._post = post
+        self.start()
+
+    def run(self) -> None:
+        self.answer = self._post()
+
+    def join_answer(self) -> httpx.Response:
+        """The answer, once it is there."""
+        self.join(30)
+        assert not self.is_alive(), "no answer came"
+        return self.answer
 
 
 class RawConnection:

@@ -1,0 +1,131 @@
+"""A signal ends a server gracefully; a port is served once."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from .harness import PATH, eventually
+from .wire_client import InBackground, Stream, error_of, unwrap_error
+
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("MINIVLLM_")}
+ENDLESS = {"prompt": "a", "max_tokens": 30_000}
+
+
+class TapeProcess:
+    """A server in a process of its own; its model is held."""
+
+    def __init__(self, process: subprocess.Popen, client: httpx.Client) -> None:
+        self.client = client
+        self._process = process
+
+    def allow(self, num_steps: float) -> None:
+        """So many steps more."""
+        self._process.stdin.write(f"{num_steps}\n")
+        self._process.stdin.flush()
+
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def wait(self) -> tuple[int, str]:
+        """Exit code and what was written to stderr."""
+        _, stderr = self._process.communicate(timeout=20)
+        return self._process.returncode, stderr
+
+
+@contextlib.contextmanager
+def tape_process(**settings) -> Iterator[TapeProcess]:
+    settings = {"served_model_name": "scripted", "num_blocks": 3000, **settings}
+    with subprocess.Popen(
+        [sys.executable, "-m", f"{Path(__file__).parent.name}.serve_tape", json.dumps(settings)],
+        cwd=Path(__file__).parents[1],
+        env=ENVIRONMENT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            url = process.stdout.readline().strip()
+            assert url, process.stderr.read()
+            with httpx.Client(base_url=url, timeout=30, trust_env=False) as client:
+                yield TapeProcess(process, client)
+        finally:
+            process.kill()
+
+
+def test_sigterm_lets_open_requests_finish_and_refuses_new_ones():
+    with tape_process() as server:
+        body = {"prompt": "a", "max_tokens": 200}
+        server.allow(3)
+        with Stream(server.client, PATH, {**body, "stream": True}) as stream:
+            next(iter(stream))
+            server.signal(signal.SIGTERM)
+            too_long = {"prompt": "a", "max_tokens": 10**9}  # 400 until the signal is handled
+            assert eventually(lambda: server.client.post(PATH, json=too_long).status_code == 503, within_s=10)
+            error_of(server.client.post(PATH, json=body), 503)
+            server.allow(float("inf"))
+            list(stream)
+        assert stream.is_done
+        assert len(stream.text()) == 200
+        code, stderr = server.wait()
+    assert code == 0
+    assert "Traceback" not in stderr
+
+
+@pytest.mark.parametrize("fields", [{}, {"n": 2}])
+def test_whole_answers_and_what_waits_finish_too(launch, fields):
+    server = launch(context=4000, max_num_seqs=1)
+    posts = [server.in_background(max_tokens=900, **fields) for _ in range(2)]
+    assert server.runs(1)
+    assert eventually(lambda: server.engine.stats().num_waiting >= 1, within_s=10)
+    server.drain()
+    for answer in (post.join_answer() for post in posts):
+        assert answer.status_code == 200
+        assert all(len(choice["text"]) == 900 for choice in answer.json()["choices"])
+
+
+def test_requests_that_outlive_the_drain_timeout_get_an_error():
+    with tape_process(drain_timeout_s=0.2) as server:
+        server.allow(float("inf"))
+        with Stream(server.client, PATH, {**ENDLESS, "stream": True}) as stream:
+            whole = InBackground(lambda: server.client.post(PATH, json=ENDLESS))
+            next(iter(stream))
+            server.signal(signal.SIGTERM)
+            *_, last = list(stream)
+            unwrap_error(last)
+            assert not stream.is_done
+        error_of(whole.join_answer(), 503)
+        code, stderr = server.wait()
+    assert code == 0
+    assert "Traceback" not in stderr
+
+
+def test_an_idle_server_ends_at_once():
+    with tape_process(drain_timeout_s=3600) as server:
+        assert server.client.get("/health").status_code == 200
+        server.signal(signal.SIGINT)
+        assert server.wait() == (0, "")
+
+
+def test_a_second_server_on_the_port_says_so_in_one_line(server):
+    command = [sys.executable, "-c", "from minivllm_server.cli import main; main()"]
+    second = subprocess.run(
+        [*command, "serve", "--port", str(server.port)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=ENVIRONMENT,
+        check=False,
+    )
+    assert second.returncode != 0
+    (line,) = second.stderr.splitlines()
+    assert str(server.port) in line
+    assert server.works()
