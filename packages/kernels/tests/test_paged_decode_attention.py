@@ -9,7 +9,7 @@ from minivllm_kernels.reference import paged_decode_attention as reference
 
 EDGE_LENGTHS = [1, 15, 16, 17, 31, 32, 33]
 TOLERANCES = [(torch.float32, 1e-5), (torch.float16, 2e-3), (torch.bfloat16, 1.6e-2)]
-HEAD_SHAPES = [(64, 9, 3), (80, 5, 1), (96, 2, 2), (128, 8, 1), (128, 10, 2)]
+HEAD_SHAPES = [(8, 4, 2), (64, 9, 3), (80, 5, 1), (96, 2, 2), (128, 8, 1), (128, 10, 2)]
 
 
 def decode_args(batch):

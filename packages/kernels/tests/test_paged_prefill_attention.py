@@ -11,7 +11,7 @@ CHUNK_STARTS = [0, 15, 16, 17, 40, 0, 3]
 CHUNK_LENGTHS = [17, 1, 16, 15, 1, 1, 33]
 CONTEXT_LENGTHS = [start + length for start, length in zip(CHUNK_STARTS, CHUNK_LENGTHS, strict=True)]
 TOLERANCES = [(torch.float32, 1e-5), (torch.float16, 2e-3), (torch.bfloat16, 1.6e-2)]
-HEAD_SHAPES = [(64, 9, 3), (80, 5, 1), (96, 2, 2), (128, 8, 1)]
+HEAD_SHAPES = [(8, 4, 2), (64, 9, 3), (80, 5, 1), (96, 2, 2), (128, 8, 1)]
 
 
 def prefill_args(batch):

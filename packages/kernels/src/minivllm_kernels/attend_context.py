@@ -10,13 +10,18 @@ import torch
 import triton
 import triton.language as tl
 
-# The smallest M of tl.dot: fewer query rows are padded to it.
-MIN_DOT_ROWS = 16
+# The smallest side of tl.dot: fewer query rows, or shorter heads, are padded to it.
+MIN_DOT_SIZE = 16
+
+
+def head_tile_size(head_dim: int) -> int:
+    """Elements of a head in a tile: a power of two that tl.dot takes; those past head_dim are masked."""
+    return max(int(triton.next_power_of_2(head_dim)), MIN_DOT_SIZE)
 
 
 def kv_tile_size(head_dim: int, element_bytes: int) -> int:
     """Positions in a tile of K or V: as many as 16 KiB hold, from 16 to 64."""
-    row_bytes = int(triton.next_power_of_2(head_dim)) * element_bytes
+    row_bytes = head_tile_size(head_dim) * element_bytes
     return min(max(16 * 1024 // row_bytes, 16), 64)
 
 

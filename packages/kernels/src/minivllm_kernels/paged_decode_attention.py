@@ -12,7 +12,13 @@ import torch
 import triton
 import triton.language as tl
 
-from minivllm_kernels.attend_context import MIN_DOT_ROWS, attend_context, kv_tile_size, widens_dot
+from minivllm_kernels.attend_context import (
+    MIN_DOT_SIZE,
+    attend_context,
+    head_tile_size,
+    kv_tile_size,
+    widens_dot,
+)
 from minivllm_kernels.tensor_checks import require_paged_attention, require_shape
 
 # Programs that fill the largest GPUs several times over.
@@ -75,7 +81,8 @@ def paged_decode_attention(
         BLOCK_SIZE=block_size,
         GROUP_SIZE=num_heads // num_kv_heads,
         HEAD_DIM=head_dim,
-        TILE_ROWS=max(triton.next_power_of_2(num_heads // num_kv_heads), MIN_DOT_ROWS),
+        TILE_DIM=head_tile_size(head_dim),
+        TILE_ROWS=max(triton.next_power_of_2(num_heads // num_kv_heads), MIN_DOT_SIZE),
         TILE_KV=kv_tile_size(head_dim, query.element_size()),
         WIDEN_DOT=widens_dot(query),
     )
@@ -111,6 +118,7 @@ def _attend_split_kernel(
     BLOCK_SIZE: tl.constexpr,
     GROUP_SIZE: tl.constexpr,
     HEAD_DIM: tl.constexpr,
+    TILE_DIM: tl.constexpr,
     TILE_ROWS: tl.constexpr,
     TILE_KV: tl.constexpr,
     WIDEN_DOT: tl.constexpr,
@@ -126,7 +134,7 @@ def _attend_split_kernel(
     end = tl.minimum(begin + split_len, context_len)
 
     rows = tl.arange(0, TILE_ROWS)
-    dims = tl.arange(0, triton.next_power_of_2(HEAD_DIM))
+    dims = tl.arange(0, TILE_DIM)
     heads = kv_head * GROUP_SIZE + rows
     mask = (rows < GROUP_SIZE)[:, None] & (dims < HEAD_DIM)[None, :]
     query_offsets = request * query_strides[0] + heads[:, None] * query_strides[1] + dims[None, :]

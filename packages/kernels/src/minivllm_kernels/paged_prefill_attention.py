@@ -12,7 +12,13 @@ import torch
 import triton
 import triton.language as tl
 
-from minivllm_kernels.attend_context import MIN_DOT_ROWS, attend_context, kv_tile_size, widens_dot
+from minivllm_kernels.attend_context import (
+    MIN_DOT_SIZE,
+    attend_context,
+    head_tile_size,
+    kv_tile_size,
+    widens_dot,
+)
 from minivllm_kernels.tensor_checks import require_paged_attention, require_query_start_loc
 
 
@@ -71,6 +77,7 @@ def paged_prefill_attention(
         BLOCK_SIZE=block_size,
         GROUP_SIZE=num_heads // num_kv_heads,
         HEAD_DIM=head_dim,
+        TILE_DIM=head_tile_size(head_dim),
         TILE_Q=tile_q,
         TILE_KV=kv_tile_size(head_dim, query.element_size()),
         WIDEN_DOT=widens_dot(query),
@@ -81,7 +88,7 @@ def paged_prefill_attention(
 def query_tile_size(max_query_len: int, group_size: int) -> int:
     """Query tokens in a tile: those of 64 rows, or of 16 where no chunk fills more."""
     rows_per_token = int(triton.next_power_of_2(group_size))
-    rows = MIN_DOT_ROWS if max_query_len * rows_per_token <= MIN_DOT_ROWS else 64
+    rows = MIN_DOT_SIZE if max_query_len * rows_per_token <= MIN_DOT_SIZE else 64
     return max(rows // rows_per_token, 1)
 
 
@@ -102,6 +109,7 @@ def _attend_chunk_kernel(
     BLOCK_SIZE: tl.constexpr,
     GROUP_SIZE: tl.constexpr,
     HEAD_DIM: tl.constexpr,
+    TILE_DIM: tl.constexpr,
     TILE_Q: tl.constexpr,
     TILE_KV: tl.constexpr,
     WIDEN_DOT: tl.constexpr,
@@ -117,7 +125,7 @@ def _attend_chunk_kernel(
 
     rows_per_token: tl.constexpr = triton.next_power_of_2(GROUP_SIZE)
     rows = tl.arange(0, TILE_Q * rows_per_token)
-    dims = tl.arange(0, triton.next_power_of_2(HEAD_DIM))
+    dims = tl.arange(0, TILE_DIM)
     tokens = first_token + rows // rows_per_token
     heads = kv_head * GROUP_SIZE + rows % rows_per_token
     row_mask = (tokens < query_len) & (rows % rows_per_token < GROUP_SIZE)

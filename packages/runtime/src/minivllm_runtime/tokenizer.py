@@ -77,7 +77,9 @@ class Tokenizer:
             InvalidParameter: the text has a lone surrogate, which no encoding can hold.
         """
         try:
-            return list(self.backend.encode(text, add_special_tokens=add_special_tokens).ids)
+            # Unlike `encode`, the batch form gives up the interpreter lock while it works.
+            encoding = self.backend.encode_batch_fast([text], add_special_tokens=add_special_tokens)[0]
+            return list(encoding.ids)
         except TypeError as error:  # what the library makes of a string that has no UTF-8 form
             raise InvalidParameter(
                 "prompt", "the text has a lone surrogate, which is no character"

@@ -103,7 +103,7 @@ class TestMaxTokens:
         assert max_tokens_of(pool_of_8, 8, max_tokens=1) == 1
         assert max_tokens_of(pool_of_8, 7, max_tokens=2) == 2
         assert max_tokens_of(pool_of_8, 6, max_tokens=None) == 3
-        assert refusal_of(max_tokens_of, pool_of_8, 9, max_tokens=1)[0] == "prompt"
+        assert refusal_of(max_tokens_of, pool_of_8, 9, max_tokens=1)[0] == "max_tokens"
         param, message = refusal_of(max_tokens_of, pool_of_8, 8, max_tokens=4)
         assert param == "max_tokens"
         assert "pool of 8 tokens" in message

@@ -5,7 +5,6 @@ import threading
 import time
 
 import httpx
-import pytest
 
 from .byte_tokens import LONG_PIECE, PIECES, byte_tokenizer, ids_of
 from .harness import PATH
@@ -14,9 +13,6 @@ from .wire_client import error_of
 SERVER = {"context": 40_000, "block_size": 64}
 POLL_INTERVAL_S = 0.05
 LONGEST_STALL_S = 0.5
-HOLDS_THE_INTERPRETER = pytest.mark.xfail(
-    strict=True, reason="tokenizers' `encode` holds the interpreter lock: every thread stands still meanwhile"
-)
 
 
 class HealthPoller(threading.Thread):
@@ -80,7 +76,6 @@ def test_what_cannot_fit_is_refused_unencoded(server):
     assert server.works()
 
 
-@HOLDS_THE_INTERPRETER
 def test_what_might_fit_is_tokenized_beside_everything_else(launch):
     # One token is so long that only encoding tells whether these prompts fit.
     server = launch(**SERVER, tokenizer=byte_tokenizer((*PIECES, LONG_PIECE)))

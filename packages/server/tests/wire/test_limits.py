@@ -25,11 +25,6 @@ def test_max_tokens_up_to_the_room_are_generated(server, max_tokens):
     assert answer["usage"]["completion_tokens"] == max_tokens
 
 
-UNNAMED = pytest.mark.xfail(
-    strict=True, reason="a prompt that alone leaves no room is refused without naming max_tokens"
-)
-
-
 @pytest.mark.parametrize(
     ("num_prompt_tokens", "max_tokens"),
     [
@@ -39,8 +34,8 @@ UNNAMED = pytest.mark.xfail(
         (63, 2),
         (5, 10**9),
         (40, 41),
-        pytest.param(64, 17, marks=UNNAMED),
-        pytest.param(70, 23, marks=UNNAMED),
+        (64, 17),
+        (70, 23),
     ],
 )
 @pytest.mark.parametrize("stream", [True, False])
@@ -88,8 +83,8 @@ def test_the_last_token_needs_no_room_in_the_pool(small_pool, num_prompt_tokens,
         (8, 4),
         (1, 12),
         (7, 50),
-        pytest.param(9, 27, marks=UNNAMED),
-        pytest.param(60, 4, marks=UNNAMED),
+        (9, 27),
+        (60, 4),
     ],
 )
 def test_what_the_pool_never_holds_is_refused_with_the_numbers(small_pool, num_prompt_tokens, max_tokens):

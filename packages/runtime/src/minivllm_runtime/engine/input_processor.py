@@ -137,11 +137,6 @@ class InputProcessor:
     ) -> int:
         """The number of tokens to generate; prompt and output are then known to fit."""
         room = self._most_tokens - num_prompt_tokens
-        if room < 1:
-            raise InvalidParameter(
-                "prompt",
-                f"the prompt ({num_prompt_tokens} tokens) leaves no room to generate in {self._limit}",
-            )
         if params.max_tokens is not None:
             if params.max_tokens > room:
                 raise InvalidParameter(
@@ -150,6 +145,11 @@ class InputProcessor:
                     f"exceed {self._limit}",
                 )
             return params.max_tokens
+        if room < 1:
+            raise InvalidParameter(
+                "prompt",
+                f"the prompt ({num_prompt_tokens} tokens) leaves no room to generate in {self._limit}",
+            )
         max_tokens = room if default_max_tokens is None else min(default_max_tokens, room)
         if params.min_tokens > max_tokens:
             raise InvalidParameter(
