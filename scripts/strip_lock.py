@@ -25,7 +25,7 @@ def strip_lock(text: str) -> str:
 def _without_root_metadata(package: str) -> str:
     if not package.startswith(f'name = "{ROOT_PROJECT}"\n'):
         return package
-    return package.split("[package.metadata]\n")[0]
+    return package.partition("[package.metadata]\n")[0]
 
 
 def main() -> None:

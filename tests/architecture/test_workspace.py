@@ -24,14 +24,20 @@ def imports_of(path: Path) -> set[str]:
 
 
 def test_the_committed_lock_file_names_no_address():
-    committed = subprocess.run(["git", "show", "HEAD:uv.lock"], cwd=ROOT, capture_output=True, text=True, check=True)
+    committed = subprocess.run(
+        ["git", "show", "HEAD:uv.lock"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert "://" not in committed.stdout
 
 
 def test_the_lock_file_strips_to_itself():
     script = ROOT / "scripts" / "strip_lock.py"
-    committed = subprocess.run(["git", "show", "HEAD:uv.lock"], cwd=ROOT, capture_output=True, text=True, check=True)
-    program = f"import runpy, sys; print(runpy.run_path({str(script)!r})['strip_lock'](sys.stdin.read()), end='')"
+    committed = subprocess.run(
+        ["git", "show", "HEAD:uv.lock"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    program = (
+        f"import runpy, sys; print(runpy.run_path({str(script)!r})['strip_lock'](sys.stdin.read()), end='')"
+    )
     again = subprocess.run(
         [sys.executable, "-c", program], input=committed.stdout, capture_output=True, text=True, check=True
     )
@@ -40,7 +46,13 @@ def test_the_lock_file_strips_to_itself():
 
 @names
 def test_every_package_has_its_papers(package):
-    for name in ("README.md", "CHANGELOG.md", "pyproject.toml", "tests", f"src/minivllm_{package.name}/py.typed"):
+    for name in (
+        "README.md",
+        "CHANGELOG.md",
+        "pyproject.toml",
+        "tests",
+        f"src/minivllm_{package.name}/py.typed",
+    ):
         assert (package / name).exists(), name
     metadata = tomllib.loads((package / "pyproject.toml").read_text())["project"]
     assert f"## {metadata['version']}" in (package / "CHANGELOG.md").read_text()
