@@ -42,7 +42,7 @@ def drain(core, commands=()):
                 assert output.request_id not in reasons, "a request ends once"
                 reasons[output.request_id] = output.finish_reason
         commands = ()
-        if not core.has_requests:
+        if not core.has_work:
             return ids, reasons
 
 
@@ -126,6 +126,17 @@ def test_c31_a_device_that_fails_its_self_test_stops_the_engine(run_ahead):
     assert model.num_calls == num_calls, "a dead engine computes nothing"
 
 
+def test_one_step_ahead_the_step_launched_beyond_the_last_token_is_taken_in():
+    core, _ = faulty_engine(run_ahead=True)
+    core.execute([add(request("a", stop_token_ids=frozenset({7})))])
+    assert core.step() == ()
+    assert [output.finish_reason for output in core.step()] == [FinishReason.STOP]
+    assert core.has_work
+    assert core.step() == ()
+    assert not core.has_work
+    assert_at_rest(core)
+
+
 @both_modes
 @pytest.mark.parametrize("steps", [0, 1, 2, 4, 9])
 def test_c11_abort_at_any_time_leaves_the_other_request_alone(run_ahead, steps):
@@ -190,7 +201,7 @@ def test_siblings_share_the_prompt_of_their_leader_and_draw_apart(run_ahead):
             cached[output.request_id] = output.num_cached_tokens
             ids[output.request_id] = ids.get(output.request_id, ()) + output.token_ids
         commands = []
-        if not core.has_requests:
+        if not core.has_work:
             break
     assert cached == {"s0": 0, "s1": 12, "s2": 12, "s3": 12}
     assert len(set(ids.values())) == 4

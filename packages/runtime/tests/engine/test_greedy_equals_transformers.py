@@ -42,7 +42,7 @@ def run(
         for index, prompt in enumerate(prompts)
     ]
     num_steps = 0
-    while to_add or built.core.has_requests:
+    while to_add or built.core.has_work:
         commands = []
         while to_add and len(ids) * steps_between <= num_steps:
             request = to_add.pop(0)

@@ -93,7 +93,7 @@ def test_greedy_float32_equals_transformers(checkpoint, decoder, prompts, expect
         for i, prompt in enumerate(prompts)
     ]
     core.execute([AddRequests(request.request_id, (request,)) for request in requests])
-    while core.has_requests:
+    while core.has_work:
         for output in core.step():
             assert output.error is None
             ids[output.request_id] = ids.get(output.request_id, ()) + output.token_ids

@@ -53,9 +53,9 @@ class EngineCore:
         self.fatal_error: str | None = None
 
     @property
-    def has_requests(self) -> bool:
-        """Whether a step would have anything to do."""
-        return self._scheduler.has_requests
+    def has_work(self) -> bool:
+        """Whether a step would have anything to do: a request to serve, or a step in flight to take in."""
+        return self.fatal_error is None and self._loop.has_work
 
     @property
     def queue_room(self) -> int:
@@ -67,15 +67,15 @@ class EngineCore:
         return tuple(answer for command in commands if (answer := self._execute(command)) is not None)
 
     def step(self) -> tuple[TokenOutput, ...]:
-        """Run one pass of the step loop. Without requests, or once the engine is dead, there is nothing to do."""
-        if not self._scheduler.has_requests or self.fatal_error is not None:
+        """Run one pass of the step loop. Without work, or once the engine is dead, nothing happens."""
+        if not self.has_work:
             return ()
         try:
             updates = self._loop.step(time.monotonic())
         except Exception as error:
             _log.exception("a step failed; its requests end")
             return self._fail(error)
-        return tuple(self._token_output(update) for update in updates)
+        return tuple(self._report(update) for update in updates)
 
     def stats(self) -> EngineStats:
         """Gauges and counters at this moment."""
@@ -113,7 +113,8 @@ class EngineCore:
             self._runner.add_request(request)
         return Accepted(batch_id)
 
-    def _token_output(self, update: RequestUpdate) -> TokenOutput:
+    def _report(self, update: RequestUpdate) -> TokenOutput:
+        """Word an update for the client; the runner forgets a request that ended with it."""
         if update.finish_reason is not None:
             self._runner.remove_request(update.request_id)
         return TokenOutput(

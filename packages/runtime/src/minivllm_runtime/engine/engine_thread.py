@@ -12,7 +12,7 @@ _log = logging.getLogger(__name__)
 
 
 class EngineThread:
-    """Steps the core while it has requests and sleeps while it has none.
+    """Steps the core while it has work and sleeps while it has none.
 
     Both callbacks run in the engine's thread. `on_death` is called once if the loop ends for any reason but `stop`:
     a fatal error of the core, or an exception nobody expected.
@@ -44,22 +44,23 @@ class EngineThread:
             self._thread.join()
 
     def _run(self) -> None:
-        reason = "the engine thread ended"
         try:
-            while not self._stopping and self._core.fatal_error is None:
-                commands = self._take_commands(wait=not self._core.has_requests)
-                if commands:  # answered now, not when the step is over
-                    self._on_output(StepOutput(self._core.execute(commands), (), self._core.stats()))
-                if self._core.has_requests:
-                    self._on_output(StepOutput((), self._core.step(), self._core.stats()))
-            reason = self._core.fatal_error or reason
-        except BaseException as error:
+            self._serve()
+            reason = self._core.fatal_error
+        except Exception as error:
             _log.exception("the engine thread died")
             reason = f"{type(error).__name__}: {error}"
-            raise
-        finally:
-            if not self._stopping:
-                self._on_death(reason)
+        if reason is not None:
+            self._on_death(reason)
+
+    def _serve(self) -> None:
+        """Carry out commands and steps until `stop`, or until the core is dead."""
+        while not self._stopping and self._core.fatal_error is None:
+            commands = self._take_commands(wait=not self._core.has_work)
+            if commands:  # answered now, not when the step is over
+                self._on_output(StepOutput(self._core.execute(commands), (), self._core.stats()))
+            if self._core.has_work:
+                self._on_output(StepOutput((), self._core.step(), self._core.stats()))
 
     def _take_commands(self, *, wait: bool) -> list[Command]:
         """Everything queued so far; with `wait`, at least one entry."""
