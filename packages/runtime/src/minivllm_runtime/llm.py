@@ -12,9 +12,9 @@ from minivllm_runtime.config import EngineConfig
 from minivllm_runtime.engine.builder import BuiltEngine, Progress, build_engine
 from minivllm_runtime.engine.collect import collect
 from minivllm_runtime.engine.input_processor import InputProcessor
-from minivllm_runtime.engine.messages import AbortRequest, AddRequests, Command, EngineRequest, EngineStats
-from minivllm_runtime.engine.output_processor import OutputProcessor
-from minivllm_runtime.errors import EngineDead, InvalidParameter
+from minivllm_runtime.engine.messages import AbortRequest, AddRequests, EngineRequest, EngineStats, Refused
+from minivllm_runtime.engine.output_processor import OutputProcessor, SubmissionUpdate
+from minivllm_runtime.errors import EngineDead, InvalidParameter, RequestFailed
 from minivllm_runtime.outputs import ChoiceDelta, RequestOutput
 from minivllm_runtime.sampling_params import SamplingParams
 
@@ -99,6 +99,7 @@ class LLM:
         Raises:
             InvalidParameter: a prompt or a parameter is out of range; nothing is generated then.
             RequestFailed: the engine failed on one of them; the rest is aborted.
+            EngineDead: the engine stopped.
         """
         listed = _as_list(prompts)
         params = _one_per_prompt(sampling_params, len(listed))
@@ -128,48 +129,42 @@ class LLM:
         deltas: dict[str, list[ChoiceDelta]] = {submission.name: [] for submission in submissions}
         unfinished = set(deltas)
         waiting = deque(submissions)
-        aborts: tuple[str, ...] = ()
         try:
             while unfinished:
-                aborts = self._step(waiting, aborts, deltas, unfinished, bar)
+                self._feed(waiting)
+                for update in self._step():
+                    deltas[update.submission_id] += update.deltas
+                    if update.error is not None:
+                        raise update.error
+                    if update.is_finished:
+                        unfinished.discard(update.submission_id)
+                        bar.update()
         finally:
-            aborts += tuple(request_id for name in unfinished for request_id in self._output.abort(name))
-            self._core.execute([AbortRequest(request_id) for request_id in aborts])
+            for name in unfinished:
+                self._abort(self._output.abort(name))
         return deltas
 
-    def _step(
-        self,
-        waiting: deque[_Submission],
-        aborts: tuple[str, ...],
-        deltas: dict[str, list[ChoiceDelta]],
-        unfinished: set[str],
-        bar: "tqdm[None]",
-    ) -> tuple[str, ...]:
-        """One step of the engine; returns the requests to abort before the next."""
-        commands: list[Command] = [AbortRequest(request_id) for request_id in aborts]
-        self._core.execute(commands + self._feed(waiting))
-        processed = self._output.process(self._core.step())
-        for update in processed.updates:
-            deltas[update.submission_id] += update.deltas
-            if update.error is not None:
-                raise update.error
-            if update.is_finished:
-                unfinished.discard(update.submission_id)
-                bar.update()
-        if self._core.fatal_error is not None:
-            raise EngineDead(self._core.fatal_error)
-        return processed.aborts
-
-    def _feed(self, waiting: deque[_Submission]) -> list[Command]:
+    def _feed(self, waiting: deque[_Submission]) -> None:
         """Hand over as many of the next submissions as the engine's queue takes."""
         room = self._core.queue_room
-        commands: list[Command] = []
         while waiting and len(waiting[0].requests) <= room:
             submission = waiting.popleft()
             room -= len(submission.requests)
             self._output.register(submission.name, submission.requests, submission.params)
-            commands.append(AddRequests(submission.name, submission.requests))
-        return commands
+            for answer in self._core.execute([AddRequests(submission.name, submission.requests)]):
+                if isinstance(answer, Refused):
+                    raise RequestFailed(answer.message)
+
+    def _step(self) -> tuple[SubmissionUpdate, ...]:
+        """Run one step of the engine and abort what only the engine still runs."""
+        processed = self._output.process(self._core.step())
+        self._abort(processed.aborts)
+        if self._core.fatal_error is not None:
+            raise EngineDead(self._core.fatal_error)
+        return processed.updates
+
+    def _abort(self, request_ids: Sequence[str]) -> None:
+        self._core.execute([AbortRequest(request_id) for request_id in request_ids])
 
 
 def _as_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
