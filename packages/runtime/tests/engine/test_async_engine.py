@@ -241,6 +241,8 @@ def test_shutdown_ends_open_submissions():
         await engine.shutdown()
         with pytest.raises(EngineDead, match="shut down"):
             await read(submission)
+        with pytest.raises(EngineDead, match="shut down"):
+            await engine.encode("late")
 
     run(scenario)
 

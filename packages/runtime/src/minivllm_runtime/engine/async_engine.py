@@ -88,14 +88,17 @@ class AsyncEngine:
         """Stop the engine after its current step; submissions that are still open fail with EngineDead."""
         await asyncio.to_thread(self._thread.stop)
         self._die("the engine was shut down")
-        self._encoders.shutdown(wait=False, cancel_futures=True)
+        self._encoders.shutdown(wait=False)
 
     async def encode(self, text: str) -> tuple[int, ...]:
         """Tokenize a prompt without blocking the event loop.
 
         Raises:
             InvalidParameter: the text cannot fit the context, is not valid Unicode, or gives no token.
+            EngineDead: the engine stopped.
         """
+        if self.error is not None:
+            raise EngineDead(self.error)
         return await asyncio.get_running_loop().run_in_executor(self._encoders, self._input.encode, text)
 
     async def submit(
@@ -111,7 +114,8 @@ class AsyncEngine:
         Args:
             prompts: Token ids of each prompt.
             params: How to generate; the same for all prompts.
-            request_id: Unique among open submissions.
+            request_id: Unique among open submissions, and not that of one closed a moment ago: what the engine
+                still computes for it would reach the new one.
             default_max_tokens: Taken where `params.max_tokens` is None, cut to what there is room for.
 
         Raises:

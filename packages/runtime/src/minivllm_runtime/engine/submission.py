@@ -45,14 +45,11 @@ class Submission:
             RequestFailed: a fault while this submission was computed or decoded.
             EngineDead: the engine stopped.
         """
-        while True:
+        while not (self._is_finished and self._outbox.is_empty):
             await self._news.wait()
             self._news.clear()
             if not self._outbox.is_empty:
                 yield self._outbox.take()
-            # News may have come while the reader was busy with what was just yielded.
-            if self._is_finished and self._outbox.is_empty:
-                break
         if self._error is not None:
             raise self._error
 
