@@ -2,6 +2,8 @@
 
 from queue import SimpleQueue
 
+import pytest
+
 from minivllm_runtime.engine.engine_thread import EngineThread
 from minivllm_runtime.engine.messages import Accepted, AddRequests, EngineRequest
 
@@ -25,15 +27,16 @@ def test_answers_come_first_then_tokens_and_stop_is_no_death():
     assert deaths == []
 
 
-def test_a_fault_outside_a_step_is_a_death_with_its_reason():
+@pytest.mark.parametrize("error", [OSError("nobody listens"), SystemExit("nobody listens")])
+def test_a_fault_outside_a_step_is_a_death_with_its_reason(error):
     def refuse(output):
-        raise OSError("nobody listens")
+        raise error
 
     deaths = SimpleQueue()
     thread = EngineThread(engine_of(reference_model("llama 4/2 heads")).core, refuse, deaths.put)
     thread.start()
     thread.send(AddRequests("a", (REQUEST,)))
-    assert deaths.get(timeout=10) == "OSError: nobody listens"
+    assert deaths.get(timeout=10) == f"{type(error).__name__}: nobody listens"
     thread.stop()
     assert deaths.empty()
 

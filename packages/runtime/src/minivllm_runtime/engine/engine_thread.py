@@ -47,7 +47,7 @@ class EngineThread:
         try:
             self._serve()
             reason = self._core.fatal_error
-        except Exception as error:
+        except BaseException as error:  # whatever it is, those who wait must hear of it
             _log.exception("the engine thread died")
             reason = f"{type(error).__name__}: {error}"
         if reason is not None:
