@@ -1,12 +1,23 @@
 """Settings of an engine, frozen once it is built."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from minivllm_runtime.errors import InvalidParameter
 
 DType = Literal["auto", "float32", "bfloat16", "float16"]
 Device = Literal["auto", "cpu", "cuda"]
+
+_LEAST: Mapping[str, int] = {
+    "num_blocks": 1,
+    "block_size": 1,
+    "max_model_len": 2,  # a token of prompt and one of output
+    "max_num_seqs": 1,
+    "max_num_batched_tokens": 1,
+    "max_num_waiting": 1,
+    "num_threads": 1,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,21 +57,15 @@ class EngineConfig:
     num_threads: int | None = None
 
     def __post_init__(self) -> None:
-        for name, choices in (
-            ("dtype", ("auto", "float32", "bfloat16", "float16")),
-            ("device", ("auto", "cpu", "cuda")),
-        ):
+        for name, choices in (("dtype", get_args(DType)), ("device", get_args(Device))):
             if getattr(self, name) not in choices:
                 raise InvalidParameter(
                     name, f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}"
                 )
-        for name in ("block_size", "max_num_seqs", "max_num_batched_tokens", "max_num_waiting"):
-            if getattr(self, name) < 1:
-                raise InvalidParameter(name, f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("num_blocks", "max_model_len", "num_threads"):
+        for name, least in _LEAST.items():
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InvalidParameter(name, f"{name} must be at least 1, got {value}")
+            if value is not None and value < least:
+                raise InvalidParameter(name, f"{name} must be at least {least}, got {value}")
         if self.max_num_batched_tokens < self.max_num_seqs:
             raise InvalidParameter(
                 "max_num_batched_tokens",
