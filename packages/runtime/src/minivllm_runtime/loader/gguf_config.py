@@ -4,14 +4,14 @@ Keys: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Biases, query a
 are not in the metadata; they show in which tensors the file has.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
+import torch
+from torch import Tensor
 
 from minivllm_runtime.errors import ModelLoadError
+from minivllm_runtime.layers.rotary import inverse_frequencies
 from minivllm_runtime.loader.config_fields import ConfigFields
 from minivllm_runtime.loader.gguf_dequantize import dequantize
 from minivllm_runtime.loader.gguf_reader import GGUFFile
@@ -120,38 +120,27 @@ def _rope_scaling(file: GGUFFile, fields: ConfigFields, theta: float, head_dim: 
         )
     location = file.tensors.get(ROPE_FREQUENCY_FACTORS)
     if location is not None:
-        factors = dequantize(file.read(location), location.format, location.shape).numpy()
+        factors = dequantize(file.read(location), location.format, location.shape)
         return _llama3_scaling(file, factors, theta, head_dim)
     if kind == "linear":
         return RopeScaling(kind="linear", factor=fields.number("rope.scaling.factor"))
     return None
 
 
-def _llama3_scaling(
-    file: GGUFFile, factors: npt.NDArray[np.float32], theta: float, head_dim: int
-) -> RopeScaling:
+def _llama3_scaling(file: GGUFFile, factors: Tensor, theta: float, head_dim: int) -> RopeScaling:
     """The scaling whose factors these are, if it is one of the published Llama 3 models'.
 
     The file keeps the resulting factors, not what they were made from. All published models share the bounds
     that are RopeScaling's defaults and differ in the factor, the largest of the list; the rest must agree.
     """
     scaling = RopeScaling(kind="llama3", factor=float(factors.max()))
-    expected = _llama3_factors(scaling, theta, head_dim)
-    if factors.shape != expected.shape or not np.allclose(factors, expected, rtol=1e-4):
+    unscaled = inverse_frequencies(head_dim, theta, None)
+    expected = unscaled / inverse_frequencies(head_dim, theta, scaling)
+    if factors.shape != expected.shape or not torch.allclose(factors, expected, rtol=1e-4):
         raise ModelLoadError(
             f"{file.path}: {ROPE_FREQUENCY_FACTORS} is not Llama 3's scaling, the only one supported"
         )
     return scaling
-
-
-def _llama3_factors(scaling: RopeScaling, theta: float, head_dim: int) -> npt.NDArray[np.float64]:
-    """What each rotary frequency [head_dim / 2] is divided by: 1 for short waves, `factor` for long ones."""
-    wavelengths = 2 * math.pi * theta ** (np.arange(0, head_dim, 2) / head_dim)
-    turns = scaling.original_max_position_embeddings / wavelengths
-    low, high = scaling.low_freq_factor, scaling.high_freq_factor
-    share = np.clip((turns - low) / (high - low), 0.0, 1.0)
-    factors: npt.NDArray[np.float64] = 1 / ((1 - share) / scaling.factor + share)
-    return factors
 
 
 def _dtype(file: GGUFFile) -> Literal["float32", "bfloat16", "float16"]:

@@ -1,6 +1,5 @@
 """Copies a checkpoint's tensors into a decoder's fused parameters, and refuses whatever does not match exactly."""
 
-import re
 from collections.abc import Callable, Iterable
 
 import torch
@@ -12,8 +11,6 @@ from minivllm_runtime.models.model_config import ModelConfig
 
 _HEAD = "lm_head.weight"
 _EMBEDDING = "model.embed_tokens.weight"
-_BUFFERS = re.compile(r"\.rotary_emb\.inv_freq$")
-"""Tensors that old checkpoints hold although they follow from the config."""
 
 
 def load_weights(
@@ -29,7 +26,7 @@ def load_weights(
     for name, tensor in tensors:
         if on_tensor is not None:
             on_tensor()
-        if _BUFFERS.search(name) or (name == _HEAD and model.config.tie_word_embeddings):
+        if name == _HEAD and model.config.tie_word_embeddings:
             continue
         target = targets.pop(name, None)
         if target is None:
@@ -54,17 +51,14 @@ def dummy_weights(model: Decoder, seed: int = 0) -> None:
 
 def _targets(model: Decoder) -> dict[str, Tensor]:
     """Map each Hugging Face name to the part of a parameter that it fills."""
-    parameters = {name: parameter.detach() for name, parameter in model.named_parameters()}
     targets: dict[str, Tensor] = {}
-    for name, parameter in parameters.items():
+    for name, parameter in model.named_parameters():  # a tied head is listed once, as the embedding
         if name == "embed_tokens":
-            targets[_EMBEDDING] = parameter
-        elif name.startswith("lm_head."):
-            targets[name] = parameter
+            targets[_EMBEDDING] = parameter.detach()
+        elif name == _HEAD:
+            targets[_HEAD] = parameter.detach()
         else:
-            targets.update(_parts(f"model.{name}", parameter, model.config))
-    if model.config.tie_word_embeddings:
-        targets.pop(_HEAD, None)
+            targets.update(_parts(f"model.{name}", parameter.detach(), model.config))
     return targets
 
 
@@ -74,10 +68,7 @@ def _parts(name: str, parameter: Tensor, config: ModelConfig) -> dict[str, Tenso
         query, key_value = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
         fused, rows = "qkv_proj", {"q_proj": query, "k_proj": key_value, "v_proj": key_value}
     elif ".gate_up_proj." in name:
-        fused, rows = (
-            "gate_up_proj",
-            {"gate_proj": config.intermediate_size, "up_proj": config.intermediate_size},
-        )
+        fused, rows = "gate_up_proj", dict.fromkeys(("gate_proj", "up_proj"), config.intermediate_size)
     else:
         return {name: parameter}
     pieces = torch.split(parameter, list(rows.values()))
