@@ -23,3 +23,9 @@ def test_without_one_every_answer_has_its_own(serve_asgi):
 
 def test_a_long_one_is_cut(serve_asgi):
     assert ids_of_answers(serve_asgi, {"x-request-id": "x" * 5000}) == [["x" * MAX_HEADER_BYTES]]
+
+
+def test_one_cut_at_a_space_is_still_a_header(serve_asgi):
+    sent = ["x" * (MAX_HEADER_BYTES - 3) + space + "y" for space in ("   ", "\t\t\t", " \t ")]
+    answers = ids_of_answers(serve_asgi, *({"x-request-id": value} for value in sent))
+    assert answers == [["x" * (MAX_HEADER_BYTES - 3)]] * 3

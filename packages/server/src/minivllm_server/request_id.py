@@ -23,7 +23,8 @@ class RequestIdHeader:
             await self._app(scope, receive, send)
             return
         given = next((value for name, value in scope["headers"] if name == HEADER), b"")
-        request_id = given[:MAX_HEADER_BYTES] or uuid.uuid4().hex.encode()
+        # A cut inside the value can leave it with a space at the end, which no header may have.
+        request_id = given[:MAX_HEADER_BYTES].strip() or uuid.uuid4().hex.encode()
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
