@@ -78,7 +78,6 @@ def test_unknown_fields_are_ignored():
         ("stop", [5]),
         ("stop_token_ids", [1.5]),
         ("stop_token_ids", 1),
-        ("stop_token_ids", [5] * 1025),
         ("model", 3),
         ("logit_bias", {"5": float("nan")}),
         ("stream_options", True),
@@ -88,6 +87,23 @@ def test_unknown_fields_are_ignored():
 def test_types_are_strict(field, value):
     fields = {"stream": True, field: value}
     assert first_violation(**fields)["loc"][0] == field
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("stop", [5] * 1025),
+        ("stop_token_ids", [5] * 1025),
+        ("stop_token_ids", ["5"] * 1025),
+        ("logit_bias", dict.fromkeys(map(str, range(1025)), "x")),
+    ],
+)
+def test_too_many_entries_are_one_violation(field, value):
+    with pytest.raises(ValidationError) as caught:
+        parse(**{field: value})
+    (violation,) = caught.value.errors()
+    assert violation["loc"] == (field,)
+    assert "1024" in violation["msg"]
 
 
 def test_an_integer_is_a_number():

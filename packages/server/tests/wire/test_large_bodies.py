@@ -1,10 +1,12 @@
 """Long prompts stall nobody, and a body of 50 MB is refused: C33."""
 
 import itertools
+import json
 import threading
 import time
 
 import httpx
+import pytest
 
 from .byte_tokens import LONG_PIECE, PIECES, byte_tokenizer, ids_of
 from .harness import PATH
@@ -93,6 +95,25 @@ def test_many_prompts_are_tokenized_at_once(server):
         answer = post.join_answer().json()
         assert answer["usage"]["prompt_tokens"] == length
         assert answer["choices"][0]["text"] == ("abcdefgh" * 10)[length - 1000 :][:3]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"prompt": [1] * 2_500_000 + ["a"]},
+        {"stop": [5] * 2_500_000},
+        {"stop_token_ids": [""] * 2_500_000},
+        {"logit_bias": dict.fromkeys(map(str, range(500_000)), "")},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_many_wrong_entries_stall_nobody(server, fields):
+    body = json.dumps({"prompt": "a", **fields}, separators=(",", ":"))
+    with HealthPoller(server) as poller:
+        answer = server.client.post(PATH, content=body, headers={"content-type": "application/json"})
+    error_of(answer, 400)
+    assert poller.longest_gap_s < POLL_INTERVAL_S + LONGEST_STALL_S
+    assert server.works()
 
 
 def test_a_body_of_50_mb_is_refused(server):

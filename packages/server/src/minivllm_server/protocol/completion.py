@@ -3,6 +3,7 @@
 Source: OpenAI API reference, "Completions"; the extra fields carry vLLM's names.
 """
 
+from itertools import chain
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StrictBool, ValidationInfo, field_validator
@@ -14,8 +15,8 @@ from minivllm_server.protocol.usage import Usage
 
 DEFAULT_MAX_TOKENS = 16
 """OpenAI's default for completions; a prompt that leaves less room gets that."""
-MAX_STOP_TOKEN_IDS = 1024
-"""A bound on what one request can make every step look at."""
+MAX_ENTRIES = 1024
+"""Of a list or an object: a bound on what one request can make every step look at."""
 
 _SAMPLING_FIELDS = (
     "temperature",
@@ -54,7 +55,7 @@ def _split_prompts(value: Any) -> list[str | list[int]]:
         kinds = set(map(type, value))
         if kinds <= {int}:
             return [value]
-        if kinds == {str} or (kinds == {list} and all(set(map(type, ids)) <= {int} for ids in value)):
+        if kinds == {str} or (kinds == {list} and set(map(type, chain.from_iterable(value))) <= {int}):
             return value
     raise PydanticCustomError("prompt_type", "must be text, token ids, or a list of either")
 
@@ -94,7 +95,7 @@ class CompletionRequest(BaseModel):
     seed: int | None = None
     n: int | None = None
     stop: str | list[str] | None = None
-    stop_token_ids: list[int] | None = Field(None, max_length=MAX_STOP_TOKEN_IDS)
+    stop_token_ids: list[int] | None = None
     min_tokens: int | None = None
     ignore_eos: bool | None = None
     skip_special_tokens: bool | None = None
@@ -112,6 +113,16 @@ class CompletionRequest(BaseModel):
     logit_bias: dict[str, float] | None = None
     best_of: int | None = None
     suffix: str | None = None
+
+    @field_validator("stop", "stop_token_ids", "logit_bias", mode="before")
+    @classmethod
+    def _bound_entries(cls, value: Any) -> Any:
+        """Before anything looks at the entries: a report on each of millions would stall the event loop."""
+        if isinstance(value, list | dict) and len(value) > MAX_ENTRIES:
+            raise PydanticCustomError(
+                "too_many_entries", "at most {limit} entries are allowed", {"limit": MAX_ENTRIES}
+            )
+        return value
 
     @field_validator("stream_options")
     @classmethod
