@@ -99,11 +99,6 @@ def test_one_stop_string_may_be_given_bare():
     assert SamplingParams(stop="\n\n").stop == ("\n\n",)
 
 
-@pytest.mark.parametrize(("temperature", "is_greedy"), [(0, True), (1e-6, True), (1e-5, False), (1.0, False)])
-def test_temperatures_near_zero_are_greedy(temperature, is_greedy):
-    assert SamplingParams(temperature=temperature).is_greedy is is_greedy
-
-
 def test_replacing_a_field_checks_again():
     with pytest.raises(InvalidParameter):
         dataclasses.replace(SamplingParams(), top_p=2)

@@ -3,7 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, decoders, models, normalizers
 from tokenizers import Tokenizer as Backend
 
 from minivllm_runtime.errors import InvalidParameter, ModelLoadError
@@ -92,7 +92,7 @@ class TestSpecialTokens:
     def test_ids_end_behind_the_last_added_token(self):
         tokenizer = byte_level_tokenizer()
         assert tokenizer.vocab_size == 258
-        assert Tokenizer(tokenizer.clone().backend, special_tokens={"pad_token": "<pad>"}).vocab_size == 259
+        assert Tokenizer(tokenizer.backend, special_tokens={"pad_token": "<pad>"}).vocab_size == 259
 
 
 class TestTokenBytes:
@@ -174,17 +174,3 @@ class TestChat:
     def test_a_damaged_template_is_refused_at_load(self):
         with pytest.raises(ModelLoadError, match="chat template is damaged"):
             Tokenizer(byte_level_tokenizer().backend, chat_template="{% if %}")
-
-
-def test_a_clone_is_equal_and_apart():
-    backend = byte_level_tokenizer().backend
-    tokenizer = Tokenizer(
-        backend, special_tokens={"bos_token": "<|im_start|>"}, eos_token_ids=(7,), chat_template=CHATML
-    )
-    clone = tokenizer.clone()
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    backend.add_tokens(["abc"])
-    assert clone.encode("abc d") == list(b"abc d")
-    assert clone.eos_token_ids == {7}
-    assert clone.bos_token_id == IM_START
-    assert clone.encode_chat([{"role": "r", "content": "c"}]) == [IM_START, *b"r: c", IM_END]

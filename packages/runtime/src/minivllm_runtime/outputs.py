@@ -1,6 +1,6 @@
 """What a finished or growing generation looks like to a caller, in the shapes that vLLM's users know."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 FinishReasonName = Literal["stop", "length"]
@@ -40,7 +40,7 @@ class RequestOutput:
     request_id: str
     prompt: str | None
     prompt_token_ids: tuple[int, ...]
-    outputs: tuple[CompletionOutput, ...] = field(default=())
+    outputs: tuple[CompletionOutput, ...]
     num_cached_tokens: int = 0
 
 

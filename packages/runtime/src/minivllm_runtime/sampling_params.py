@@ -60,11 +60,6 @@ class SamplingParams:
         self._check_numbers()
         self._check_stops()
 
-    @property
-    def is_greedy(self) -> bool:
-        """Whether the most probable token is taken without a draw."""
-        return self.temperature < GREEDY_TEMPERATURE
-
     def _check_numbers(self) -> None:
         _check_range("temperature", self.temperature, 0.0, 2.0)
         _check_range("top_p", self.top_p, 0.0, 1.0)

@@ -54,7 +54,8 @@ class Tokenizer:
         backend.no_padding()
         _mark_special(backend, self.special_tokens.values())
         self._added = backend.get_added_tokens_decoder()
-        self.special_token_ids = frozenset(i for i, token in self._added.items() if token.special)
+        self._special_ids = {token.content: i for i, token in self._added.items() if token.special}
+        self.special_token_ids = frozenset(self._special_ids.values())
         self.bos_token_id = self._named_id("bos_token")
         eos_token_id = self._named_id("eos_token")
         self.eos_token_ids = frozenset(eos_token_ids) | (
@@ -63,7 +64,6 @@ class Tokenizer:
         self.vocab_size = max(
             backend.get_vocab_size(with_added_tokens=False), max(self._added, default=-1) + 1
         )
-        self._chat_template_source = chat_template
         self._chat_template = (
             None if chat_template is None else ChatTemplate(chat_template, self.special_tokens)
         )
@@ -122,8 +122,7 @@ class Tokenizer:
 
     def special_token_id(self, text: str) -> int | None:
         """The id of the special token spelled exactly `text`."""
-        token_id = self.backend.token_to_id(text)
-        return token_id if token_id in self.special_token_ids else None
+        return self._special_ids.get(text)
 
     @cached_property
     def longest_token_bytes(self) -> int | None:
@@ -143,15 +142,6 @@ class Tokenizer:
         )
         longest_added = max((len(token.content.encode()) for token in self._added.values()), default=0)
         return max(longest, longest_added) * shrinkage
-
-    def clone(self) -> "Tokenizer":
-        """An equal tokenizer that shares no object with this one."""
-        return Tokenizer(
-            Backend.from_str(self.backend.to_str()),
-            special_tokens=self.special_tokens,
-            eos_token_ids=self.eos_token_ids,
-            chat_template=self._chat_template_source,
-        )
 
     def _named_id(self, name: str) -> int | None:
         token = self.special_tokens.get(name)

@@ -11,6 +11,8 @@ from minivllm_runtime.sampling_params import SamplingParams
 from minivllm_runtime.tokenizer import Tokenizer
 from minivllm_scheduler import FinishReason
 
+from ..scripted.byte_level import byte_level_tokenizer
+
 BAD_ID = 258
 
 
@@ -118,8 +120,8 @@ def test_a_request_that_the_engine_gave_up_fails_its_submission_only(processor, 
     assert processor.num_submissions == 1
 
 
-def test_a_fault_in_detokenizing_one_request_fails_that_request_only(byte_tokenizer):
-    processor = OutputProcessor(FaultyTokenizer(byte_tokenizer.clone().backend))
+def test_a_fault_in_detokenizing_one_request_fails_that_request_only():
+    processor = OutputProcessor(FaultyTokenizer(byte_level_tokenizer().backend))
     register(processor, "A", ["a0"])
     register(processor, "B", ["b0"])
     register(processor, "C", ["c0"])
@@ -135,8 +137,8 @@ def test_a_fault_in_detokenizing_one_request_fails_that_request_only(byte_tokeni
     assert [update.is_finished for update in later.updates] == [True, True]
 
 
-def test_a_request_that_fails_as_the_engine_ends_it_is_not_aborted(byte_tokenizer):
-    processor = OutputProcessor(FaultyTokenizer(byte_tokenizer.clone().backend))
+def test_a_request_that_fails_as_the_engine_ends_it_is_not_aborted():
+    processor = OutputProcessor(FaultyTokenizer(byte_level_tokenizer().backend))
     register(processor, "A", ["a0", "a1"])
     processed = processor.process([output("a0", [BAD_ID], FinishReason.LENGTH)])
     assert processed.aborts == ("a1",)

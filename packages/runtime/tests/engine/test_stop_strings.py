@@ -59,6 +59,12 @@ def test_a_match_that_may_not_stop_passes_and_one_that_reaches_beyond_it_counts(
     assert matcher.push("ba") == ("", "aba")
 
 
+def test_stop_strings_longer_than_any_text_cost_next_to_nothing():
+    stops = ["ab" * 2_000_000 + end for end in "cdef"]
+    for _ in range(1000):
+        assert feed(stops, ["ab", "aab", "b"]) == (["", "aba", "abb"], "", None)
+
+
 @given(STOPS, PIECES)
 def test_the_shown_text_is_what_a_search_of_the_whole_text_gives(stops, pieces):
     shown, rest, stop = feed(stops, pieces)

@@ -44,7 +44,6 @@ def test_tensors_and_config_are_those_of_the_model_that_was_written(tmp_path, ca
     assert config.mlp_bias == ("model.layers.0.mlp.up_proj.bias" in expected)
     assert config.qk_norm == ("model.layers.0.self_attn.q_norm.weight" in expected)
     assert config.eos_token_ids == (2,)
-    assert config.bos_token_id == 1
 
 
 @pytest.mark.parametrize(("family", "head_dim"), [("llama", 8), ("qwen3", 128)])

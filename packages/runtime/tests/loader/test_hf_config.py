@@ -67,7 +67,6 @@ def test_numbers_are_those_that_transformers_reads(tmp_path, family):
         "rms_norm_eps": "rms_norm_eps",
         "max_position_embeddings": "max_position_embeddings",
         "tie_word_embeddings": "tie_word_embeddings",
-        "bos_token_id": "bos_token_id",
     }.items():
         assert getattr(config, ours) == getattr(expected, theirs), ours
     head_dim = getattr(expected, "head_dim", None)

@@ -1,5 +1,6 @@
 """What a reader has not taken yet: one merged delta per choice, however slowly it reads."""
 
+from collections import defaultdict
 from io import StringIO
 
 from minivllm_runtime.outputs import ChoiceDelta
@@ -42,7 +43,7 @@ class Outbox:
     """
 
     def __init__(self) -> None:
-        self._pending: dict[int, _Pending] = {}
+        self._pending: defaultdict[int, _Pending] = defaultdict(_Pending)
 
     @property
     def is_empty(self) -> bool:
@@ -51,9 +52,9 @@ class Outbox:
 
     def merge(self, delta: ChoiceDelta) -> None:
         """Add a delta; it joins what is pending of the same choice."""
-        self._pending.setdefault(delta.index, _Pending()).add(delta)
+        self._pending[delta.index].add(delta)
 
     def take(self) -> tuple[ChoiceDelta, ...]:
         """Return and forget what is pending: at most one delta per choice, by index."""
-        pending, self._pending = self._pending, {}
+        pending, self._pending = self._pending, defaultdict(_Pending)
         return tuple(pending[index].merged() for index in sorted(pending))

@@ -7,13 +7,14 @@ class _StopString:
     """Knuth-Morris-Pratt automaton of one stop string (Knuth, Morris, Pratt 1977).
 
     Its state is the length of the longest tail of the text read so far that begins the stop string, so every
-    character of the text is read once, however long the text and the stop string are.
+    character of the text is read once, however long the text and the stop string are. The table of borders
+    grows with the longest match, not with the stop string: one that is far longer than the text costs nothing.
     """
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.matched = 0
-        self._borders = _border_lengths(text)
+        self._borders = [0]
 
     def read(self, char: str) -> bool:
         """Take the next character; True if the stop string ends with it."""
@@ -21,23 +22,20 @@ class _StopString:
             self.matched = self._borders[self.matched - 1]
         if self.text[self.matched] == char:
             self.matched += 1
+        if self.matched > len(self._borders):
+            self._borders.append(self._next_border())
         if self.matched < len(self.text):
             return False
         self.matched = self._borders[-1]
         return True
 
-
-def _border_lengths(text: str) -> list[int]:
-    """For every prefix of `text`, the length of its longest proper prefix that is also its suffix."""
-    borders = [0] * len(text)
-    length = 0
-    for end in range(1, len(text)):
-        while length and text[length] != text[end]:
-            length = borders[length - 1]
-        if text[length] == text[end]:
-            length += 1
-        borders[end] = length
-    return borders
+    def _next_border(self) -> int:
+        """Of the shortest prefix not in the table: the length of its longest proper prefix that is also its suffix."""
+        last = self.text[len(self._borders)]
+        length = self._borders[-1]
+        while length and self.text[length] != last:
+            length = self._borders[length - 1]
+        return length + 1 if self.text[length] == last else 0
 
 
 class StopStringMatcher:

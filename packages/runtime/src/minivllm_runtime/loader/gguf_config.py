@@ -45,7 +45,6 @@ def read_gguf_config(file: GGUFFile) -> ModelConfig:
     hidden_size = fields.positive_int("embedding_length")
     head_dim = _head_dim(fields, hidden_size, num_heads)
     rope_theta = fields.number("rope.freq_base", _DEFAULT_ROPE_THETA)
-    tokens = ConfigFields(str(file.path), file.metadata)
     return ModelConfig(
         architecture=architecture,
         vocab_size=_vocab_size(file),
@@ -65,8 +64,7 @@ def read_gguf_config(file: GGUFFile) -> ModelConfig:
         mlp_bias="blk.0.ffn_up.bias" in file.tensors,
         qk_norm="blk.0.attn_q_norm.weight" in file.tensors,
         checkpoint_dtype=_dtype(file),
-        eos_token_ids=tokens.int_list("tokenizer.ggml.eos_token_id"),
-        bos_token_id=tokens.optional_int("tokenizer.ggml.bos_token_id"),
+        eos_token_ids=ConfigFields(str(file.path), file.metadata).int_list("tokenizer.ggml.eos_token_id"),
     )
 
 

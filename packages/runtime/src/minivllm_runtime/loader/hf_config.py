@@ -65,7 +65,6 @@ def read_hf_config(folder: Path) -> ModelConfig:
         qk_norm=architecture == "qwen3",
         checkpoint_dtype=_dtype(config),
         eos_token_ids=_eos_token_ids(folder, config),
-        bos_token_id=config.optional_int("bos_token_id"),
     )
 
 

@@ -58,4 +58,3 @@ class ModelConfig:
     qk_norm: bool = False
     checkpoint_dtype: Literal["float32", "bfloat16", "float16"] = "bfloat16"
     eos_token_ids: tuple[int, ...] = ()
-    bos_token_id: int | None = None
