@@ -11,7 +11,7 @@ from minivllm_runtime.tokenizer import Tokenizer
 EOS, BOS, IM_END = 256, 257, 258
 SPECIAL_TOKENS = {"<|endoftext|>": EOS, "<|begin|>": BOS, "<|im_end|>": IM_END}
 PIECES = ("one t", "wo th", "ree", "MN", "PQ", "ab", "cdef", "\ufffd")
-LONG_PIECE = "0123456789" * 2000
+LONG_PIECE = "0123456789" * 500
 
 _BYTE_TO_UNICODE = {byte: char for char, byte in UNICODE_TO_BYTE.items()}
 _PIECE_IDS = {piece: token_id for token_id, piece in enumerate((*PIECES, LONG_PIECE), start=IM_END + 1)}
