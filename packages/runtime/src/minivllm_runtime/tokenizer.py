@@ -20,7 +20,7 @@ _MAX_NFC_SHRINKAGE = 3
 
 
 class Tokenizer:
-    """A tokenizer and what belongs to it; nothing of it changes after construction, so threads may share it.
+    """A tokenizer and what belongs to it; after construction only caches change, so threads may share it.
 
     Args:
         backend: Taken over: truncation and padding are switched off, missing special tokens are added.
@@ -67,6 +67,7 @@ class Tokenizer:
         self._chat_template = (
             None if chat_template is None else ChatTemplate(chat_template, self.special_tokens)
         )
+        self._token_bytes: dict[int, bytes] = {}
         self._is_byte_level = _uses(backend.decoder, "ByteLevel")
         self._is_sentencepiece = not self._is_byte_level and _uses(backend.decoder, "ByteFallback")
 
@@ -108,17 +109,10 @@ class Tokenizer:
 
     def token_bytes(self, token_id: int) -> bytes:
         """The bytes that a token stands for, whole characters or not; none for an unknown id."""
-        added = self._added.get(token_id)
-        if added is not None:
-            return str(added.content).encode()
-        token = self.backend.id_to_token(token_id)
-        if token is None:
-            return b""
-        if self._is_byte_level:
-            return _byte_level_bytes(token)
-        if self._is_sentencepiece:
-            return _sentencepiece_bytes(token)
-        return self.decode([token_id], skip_special_tokens=False).encode()
+        data = self._token_bytes.get(token_id)
+        if data is None:
+            data = self._token_bytes[token_id] = self._find_token_bytes(token_id)
+        return data
 
     def special_token_id(self, text: str) -> int | None:
         """The id of the special token spelled exactly `text`."""
@@ -142,6 +136,19 @@ class Tokenizer:
         )
         longest_added = max((len(token.content.encode()) for token in self._added.values()), default=0)
         return max(longest, longest_added) * shrinkage
+
+    def _find_token_bytes(self, token_id: int) -> bytes:
+        added = self._added.get(token_id)
+        if added is not None:
+            return str(added.content).encode()
+        token = self.backend.id_to_token(token_id)
+        if token is None:
+            return b""
+        if self._is_byte_level:
+            return _byte_level_bytes(token)
+        if self._is_sentencepiece:
+            return _sentencepiece_bytes(token)
+        return self.decode([token_id], skip_special_tokens=False).encode()
 
     def _named_id(self, name: str) -> int | None:
         token = self.special_tokens.get(name)

@@ -5,6 +5,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from minivllm_kernels.paged_decode_attention import paged_decode_attention
+from minivllm_kernels.paged_prefill_attention import paged_prefill_attention
+from minivllm_kernels.reshape_and_cache import reshape_and_cache
 from minivllm_runtime.attention.step_attention import BatchLayout
 
 
@@ -18,20 +21,29 @@ class TritonAttentionBackend:
     """
 
     def __init__(self, pools: Sequence[Tensor], num_heads: int, scale: float) -> None:
-        self._pools = pools
+        self._caches = tuple((pool[0], pool[1]) for pool in pools)
         self._num_heads = num_heads
         self._scale = scale
 
     def plan(self, layout: BatchLayout) -> "TritonStepAttention":
         """Bind the step's layout."""
-        return TritonStepAttention(self._pools, self._num_heads, self._scale, layout)
+        return TritonStepAttention(self._caches, self._num_heads, self._scale, layout)
 
 
 class TritonStepAttention:
-    """Attention of one step; see StepAttention."""
+    """Attention of one step; see StepAttention.
 
-    def __init__(self, pools: Sequence[Tensor], num_heads: int, scale: float, layout: BatchLayout) -> None:
-        self._pools = pools
+    Args:
+        caches: Key and value cache of each layer, each [num_blocks + 1, Hkv, block_size, D].
+        num_heads: Hq.
+        scale: Of the scores.
+        layout: The step's.
+    """
+
+    def __init__(
+        self, caches: Sequence[tuple[Tensor, Tensor]], num_heads: int, scale: float, layout: BatchLayout
+    ) -> None:
+        self._caches = caches
         self._num_heads = num_heads
         self._scale = scale
         self._layout = layout
@@ -39,12 +51,8 @@ class TritonStepAttention:
 
     def attend(self, layer_index: int, heads: Tensor) -> Tensor:
         """Write the tokens' K and V, then attend with all their queries in one launch."""
-        from minivllm_kernels.paged_decode_attention import paged_decode_attention
-        from minivllm_kernels.paged_prefill_attention import paged_prefill_attention
-        from minivllm_kernels.reshape_and_cache import reshape_and_cache
-
         layout = self._layout
-        key_cache, value_cache = self._pools[layer_index]
+        key_cache, value_cache = self._caches[layer_index]
         num_kv_heads = key_cache.shape[1]
         query, key, value = torch.split(heads, [self._num_heads, num_kv_heads, num_kv_heads], dim=1)
         reshape_and_cache(key, value, key_cache, value_cache, layout.slot_mapping)

@@ -11,7 +11,6 @@ import torch
 from minivllm_kvcache import KVCacheManager
 from minivllm_runtime.attention.step_attention import AttentionBackend
 from minivllm_runtime.attention.torch_backend import TorchAttentionBackend
-from minivllm_runtime.attention.triton_backend import TritonAttentionBackend
 from minivllm_runtime.config import EngineConfig
 from minivllm_runtime.engine.engine_core import EngineCore
 from minivllm_runtime.errors import InvalidParameter
@@ -25,6 +24,7 @@ from minivllm_runtime.worker.memory import default_num_blocks, kv_block_bytes
 from minivllm_runtime.worker.model_runner import Model, ModelRunner
 from minivllm_runtime.worker.request_states import RequestStates
 from minivllm_scheduler import Scheduler, SchedulerConfig
+from minivllm_scheduler.recording import Event, RecordingScheduler
 
 Progress = Callable[[str, int, int], None]
 """Called with (stage, done, total) while an engine is built."""
@@ -79,8 +79,12 @@ def assemble_engine(
     *,
     dtype: torch.dtype,
     device: torch.device,
+    record: Callable[[Event], object] | None = None,
 ) -> BuiltEngine:
-    """Put scheduler, KV pool and runner around a model that is already loaded (or scripted, in a test)."""
+    """Put scheduler, KV pool and runner around a model that is already loaded (or scripted, in a test).
+
+    `record` is called with every event of the scheduler; see `minivllm_scheduler.recording`.
+    """
     num_blocks, max_model_len = _size_pool(config, model_config, dtype, device)
     kv_manager = KVCacheManager(num_blocks, config.block_size, prefix_caching=config.enable_prefix_caching)
     scheduler_config = SchedulerConfig(
@@ -98,8 +102,12 @@ def assemble_engine(
         num_sampled_ids=min(tokenizer.vocab_size, model_config.vocab_size),
     )
     run_ahead = device.type == "cuda" if config.run_ahead is None else config.run_ahead
+    if record is None:
+        scheduler = Scheduler(scheduler_config, kv_manager)
+    else:
+        scheduler = RecordingScheduler(scheduler_config, kv_manager, run_ahead=run_ahead, record=record)
     core = EngineCore(
-        Scheduler(scheduler_config, kv_manager),
+        scheduler,
         kv_manager,
         runner,
         max_num_waiting=config.max_num_waiting,
@@ -145,6 +153,9 @@ def _attention_backend(
 ) -> AttentionBackend:
     scale = 1 / math.sqrt(config.head_dim)
     if device.type == "cuda":
+        # Imported here: a CPU needs no kernels.
+        from minivllm_runtime.attention.triton_backend import TritonAttentionBackend
+
         return TritonAttentionBackend(kv_cache.layers, config.num_heads, scale)
     return TorchAttentionBackend(kv_cache.layers, config.num_heads, scale)
 

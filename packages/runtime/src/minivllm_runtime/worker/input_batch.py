@@ -49,7 +49,9 @@ class InputBatch:
         positions = torch.arange(num_tokens, device=device) + shift
         blocks = states.block_tables[token_slots, positions // block_size].long()
 
-        samples = torch.tensor([row.samples for row in rows]).to(device, non_blocking=True)
+        # Indices, not a mask: how many there are must be known without asking the device.
+        sampling = torch.tensor([index for index, row in enumerate(rows) if row.samples], dtype=torch.int64)
+        sampling = sampling.to(device, non_blocking=True)
         return cls(
             input_ids=states.token_ids[token_slots, positions],
             positions=positions,
@@ -62,7 +64,7 @@ class InputBatch:
                 slot_mapping=blocks * block_size + positions % block_size,
             ),
             sampling_rows=tuple(row for row in rows if row.samples),
-            sampling_tokens=(ends - 1)[samples],
-            next_slots=slots[samples],
-            next_positions=contexts[samples],
+            sampling_tokens=(ends - 1)[sampling],
+            next_slots=slots[sampling],
+            next_positions=contexts[sampling],
         )
