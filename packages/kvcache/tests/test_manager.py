@@ -269,8 +269,9 @@ def test_a_block_held_by_two_is_free_after_both_let_go():
     kv.commit("a", keys, 5)
     kv.allocate("b", keys, 1)
     assert kv.stats().in_use == 3
+    assert [kv.num_exclusive_blocks(name) for name in "ab"] == [1, 1]
     kv.free("a")
-    assert kv.stats().in_use == 2
+    assert kv.stats().in_use == kv.num_exclusive_blocks("b") == 2
     kv.free("b")
     stats = kv.stats()
     assert (stats.unused, stats.idle_cached, stats.in_use) == (3, 1, 0)
@@ -306,6 +307,7 @@ def test_a_request_without_blocks_is_unknown_everywhere():
         lambda: kv.commit("r", keys, 1),
         lambda: kv.free("r"),
         lambda: kv.block_ids("r"),
+        lambda: kv.num_exclusive_blocks("r"),
     ):
         with pytest.raises(UnknownRequest, match="'r' holds no blocks"):
             call()

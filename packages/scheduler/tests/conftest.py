@@ -138,6 +138,8 @@ class World:
         max_model_len=64,
         watermark=0.01,
         prefill_chunk_size=None,
+        max_overtaking=256,
+        make_scheduler=Scheduler,
         **policies,
     ):
         config = SchedulerConfig(
@@ -147,9 +149,10 @@ class World:
             max_num_waiting=max_num_waiting,
             watermark=watermark,
             prefill_chunk_size=prefill_chunk_size,
+            max_overtaking=max_overtaking,
         )
         self.kv = KVCacheManager(num_blocks, block_size, prefix_caching=prefix_caching)
-        self.scheduler = Scheduler(config, self.kv, **policies)
+        self.scheduler = make_scheduler(config, self.kv, **policies)
         self.requests = {}  # every request ever accepted
         self.live = {}
         self.executor = ShadowExecutor(block_size, max_num_seqs, self.requests)

@@ -4,21 +4,28 @@ import sys
 import minivllm_scheduler
 
 PUBLIC = {
+    "COST_AWARE",
     "FCFS",
     "LEAST_COMPUTED",
     "LIFO",
     "PRIORITY",
+    "RESERVE_ALL",
     "Admitted",
+    "AdmissionPolicy",
+    "Arrival",
     "DuplicateRequest",
     "Executor",
+    "FairShare",
     "FinishReason",
     "InvalidConfig",
     "InvalidRequest",
+    "Pool",
+    "PriorityWithAgeing",
     "QueueFull",
     "Request",
     "RequestTooLarge",
     "RequestUpdate",
-    "RunningRequest",
+    "RequestView",
     "ScheduledRequest",
     "Scheduler",
     "SchedulerConfig",
@@ -30,6 +37,7 @@ PUBLIC = {
     "UnexpectedResult",
     "VictimPolicy",
     "WaitingOrder",
+    "Watermark",
 }
 
 

@@ -1,9 +1,29 @@
 import re
 from pathlib import Path
 
+from minivllm_scheduler import Request
+
+README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+EXAMPLE, PRINTED, POLICIES = re.findall(r"```(?:python|text)\n(.*?)```", README, re.DOTALL)[:3]
+
+
+def run(example):
+    names = {}
+    exec(compile(example, "README.md", "exec"), names)
+    return names
+
 
 def test_the_example_does_what_it_says(capsys):
-    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-    example, printed = re.findall(r"```(?:python|text)\n(.*?)```", readme, re.DOTALL)[:2]
-    exec(compile(example, "README.md", "exec"), {})
-    assert capsys.readouterr().out == printed
+    run(EXAMPLE)
+    assert capsys.readouterr().out == PRINTED
+
+
+def test_the_policies_are_asked():
+    names = run(POLICIES)
+    scheduler = names["scheduler"]
+    for request_id, num_tokens in (("long", 9), ("short", 2)):
+        scheduler.add(
+            [Request(request_id=request_id, prompt_token_ids=range(num_tokens), max_tokens=4)], now=0.0
+        )
+    assert [row.request_id for row in scheduler.schedule(0.0).rows] == ["short", "long"]
+    assert scheduler.stats().total_policy_faults == 0

@@ -8,10 +8,14 @@ import pytest
 
 from minivllm_kvcache import KVCacheManager
 from minivllm_scheduler import (
+    COST_AWARE,
     LEAST_COMPUTED,
     PRIORITY,
+    RESERVE_ALL,
     DuplicateRequest,
+    FairShare,
     FinishReason,
+    PriorityWithAgeing,
     QueueFull,
     Request,
     RequestTooLarge,
@@ -256,7 +260,7 @@ class TestRoom:
         assert admissions(world).count("only") == 1
         assert set(world.finish_reasons) == {"only", "next"}
 
-    @pytest.mark.parametrize("policies", [{}, {"victim": LEAST_COMPUTED}])
+    @pytest.mark.parametrize("policies", [{}, {"victim": LEAST_COMPUTED}, {"victim": COST_AWARE}])
     @pytest.mark.parametrize("num_blocks", [5, 6, 7])
     def test_preemption_changes_no_id_and_no_count(self, make_world, run_ahead, num_blocks, policies):
         world = make_world(num_blocks, run_ahead=run_ahead, watermark=0.0, **policies)
@@ -408,6 +412,79 @@ class TestFairness:
             world.add(name, [1], 2, priority=priority)
         world.drain()
         assert admissions(world) == ["urgent", "late", "later"]
+
+    @pytest.mark.parametrize("ageing_s", [5.0, 20.0])
+    def test_with_ageing_a_stream_of_urgent_requests_does_not_starve_the_rest(self, make_world, ageing_s):
+        world = make_world(64, max_num_seqs=1, order=PriorityWithAgeing(ageing_s=ageing_s))
+        world.add("patient", [1], 1, priority=2)
+        for index in range(60):
+            world.add(f"urgent{index:02}", [1], 1)
+            world.step()
+        assert admissions(world).index("patient") == 2 * ageing_s
+
+    def test_no_order_lets_newcomers_pass_the_oldest_more_often_than_allowed(self, make_world):
+        newest_first = iter(range(0, -100, -1))
+        world = make_world(64, max_num_seqs=1, max_overtaking=7, order=lambda *_: next(newest_first))
+        for index in range(40):
+            world.add(f"r{index:02}", [1], 1)
+            world.add(f"s{index:02}", [1], 1)
+            world.step()
+        assert admissions(world)[7::8] == ["r00", "r01", "r02", "r03", "r04"]
+
+    def test_a_tenant_that_floods_the_queue_delays_another_by_one_request(self, make_world):
+        world = make_world(64, max_num_seqs=1, order=FairShare())
+        for index in range(20):
+            world.add(f"flood{index}", [1], 2, tenant="flood")
+        world.step()
+        for index in range(5):
+            world.add(f"other{index}", [1], 2, tenant="other")
+        world.drain()
+        served = [name.rstrip("0123456789") for name in admissions(world)]
+        assert served[:11] in (
+            ["flood", *["other", "flood"] * 5],
+            ["flood", "flood", *["other", "flood"] * 4, "other"],
+        )
+
+
+class TestPolicies:
+    def test_with_everything_reserved_nobody_is_preempted(self, make_world, run_ahead):
+        preemptions = []
+        for admission in (None, RESERVE_ALL):
+            world = make_world(12, run_ahead=run_ahead, watermark=0.0, admission=admission)
+            for index in range(8):
+                world.add(f"r{index}", [index % 6] * 5, 12, cache_salt=str(index))
+            world.drain()
+            preemptions.append(world.num_preemptions)
+        assert preemptions[0] > preemptions[1] == 0
+
+    def test_an_admission_that_always_refuses_still_serves_one_at_a_time(self, make_world, run_ahead):
+        world = make_world(64, run_ahead=run_ahead, admission=lambda *_: 65)
+        for name in ("a", "b", "c"):
+            world.add(name, [1, 2], 3)
+        world.drain()
+        assert admissions(world) == ["a", "b", "c"]
+        assert {len(output.rows) for output in world.executor.outputs} == {1}
+
+    def test_faults_are_counted_and_change_no_token(self, make_world, run_ahead):
+        def broken(*_):
+            raise ZeroDivisionError
+
+        world = make_world(
+            6, run_ahead=run_ahead, watermark=0.0, order=broken, victim=broken, admission=broken
+        )
+        for index in range(4):
+            world.add(f"r{index}", [index, *range(5)], 14)
+        world.drain()
+        assert world.num_preemptions > 0
+        assert world.scheduler.stats().total_policy_faults > 4 + world.num_preemptions
+
+    def test_cost_aware_spares_what_is_about_to_end(self, make_world):
+        world = make_world(8, watermark=0.0, victim=COST_AWARE)
+        for name, max_tokens in (("oldest", 14), ("long", 14), ("almost done", 8)):
+            world.add(name, [1, 2, 3, 4, 5, 0], max_tokens, cache_salt=name)
+        world.drain()
+        assert admissions(world).count("long") > 1
+        assert admissions(world).count("almost done") == 1
 
 
 class TestAbort:

@@ -18,7 +18,18 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from minivllm_scheduler import FCFS, LEAST_COMPUTED, LIFO, PRIORITY, QueueFull, Request, RequestTooLarge
+from minivllm_scheduler import (
+    COST_AWARE,
+    FCFS,
+    LEAST_COMPUTED,
+    LIFO,
+    PRIORITY,
+    RESERVE_ALL,
+    FairShare,
+    QueueFull,
+    Request,
+    RequestTooLarge,
+)
 
 PREFIX = (1, 2, 3, 4, 5, 1, 2, 3)
 IDS = st.integers(0, 5)
@@ -41,6 +52,7 @@ def batches(draw):
             "max_tokens": draw(st.integers(1, 12)),
             "stop_token_ids": draw(st.sampled_from([frozenset(), frozenset(), frozenset({3})])),
             "priority": draw(st.integers(0, 2)),
+            "tenant": draw(st.sampled_from(["", "t", "u"])),
             "cache_salt": draw(st.sampled_from(["", "", "pepper"])),
             "group": group,
             "reads_prefix_cache": draw(st.sampled_from([True, True, False])),
@@ -59,6 +71,45 @@ def cut_to_fit(options, limit):
     }
 
 
+class Unruly:
+    """A policy in any role that goes through a list of answers, sound or not; an exception is raised."""
+
+    def __init__(self, answers):
+        self.answers = answers
+        self.num_asked = 0
+
+    def __call__(self, *what_it_is_told):
+        for told in what_it_is_told:
+            assert repr(told)
+        answer = self.answers[self.num_asked % len(self.answers)]
+        self.num_asked += 1
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def __repr__(self):
+        return f"Unruly({self.answers})"
+
+
+ANSWERS = [
+    0,
+    1,
+    2,
+    -1,
+    10**6,
+    10**400,
+    0.5,
+    float("nan"),
+    float("inf"),
+    None,
+    True,
+    "0",
+    ValueError("unruly"),
+]
+UNRULY = st.lists(st.sampled_from(ANSWERS), min_size=1, max_size=4).map(Unruly)
+ALWAYS_REFUSES = Unruly([10**6])
+
+
 @st.composite
 def configurations(draw):
     max_num_seqs = draw(st.sampled_from([1, 2, 3, 5, 5]))
@@ -72,8 +123,10 @@ def configurations(draw):
         "max_model_len": MAX_MODEL_LEN,
         "watermark": draw(st.sampled_from([0.0, 0.01, 0.3])),
         "prefill_chunk_size": draw(st.sampled_from([None, None, 1, 3])),
-        "order": draw(st.sampled_from([FCFS, PRIORITY])),
-        "victim": draw(st.sampled_from([LIFO, LEAST_COMPUTED])),
+        "max_overtaking": draw(st.sampled_from([0, 2, 256])),
+        "order": draw(st.one_of(st.sampled_from([FCFS, PRIORITY]), st.builds(FairShare), UNRULY)),
+        "victim": draw(st.one_of(st.sampled_from([LIFO, LEAST_COMPUTED, COST_AWARE]), UNRULY)),
+        "admission": draw(st.one_of(st.sampled_from([None, RESERVE_ALL, ALWAYS_REFUSES]), UNRULY)),
     }
 
 
@@ -89,6 +142,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.world = self.make_world(run_ahead=self.run_ahead, **configuration)
         self.world.executor.keeps_launched_steps = keeps_launched_steps
         self.max_num_waiting = configuration["max_num_waiting"]
+        self.reserves_all = configuration["admission"] is RESERVE_ALL
         self.num_added = 0
 
     @rule(batch=batches(), fits=st.sampled_from([True, True, True, False]))
@@ -127,6 +181,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         if self.world is not None:
             self.world.scheduler.check_invariants()
             assert self.world.scheduler.has_requests == bool(self.world.live)
+            assert not (self.reserves_all and self.world.num_preemptions)
 
     def teardown(self):
         if self.world is not None:

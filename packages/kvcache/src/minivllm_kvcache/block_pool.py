@@ -140,6 +140,10 @@ class BlockPool:
                 self._free.append(block)
                 self._num_idle_cached += 1
 
+    def num_exclusive(self, block_ids: Iterable[int]) -> int:
+        """Returns how many of the blocks have one reference."""
+        return sum(self._blocks[block_id].ref_count == 1 for block_id in block_ids)
+
     def take_events(self) -> tuple[BlockEvent, ...]:
         """Returns the changes of the cached content since the last call, oldest first."""
         events = tuple(self._events)

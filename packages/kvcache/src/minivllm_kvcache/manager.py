@@ -76,6 +76,11 @@ class KVCacheManager:
         return self._block_size
 
     @property
+    def prefix_caching(self) -> bool:
+        """Whether equal prefixes share blocks."""
+        return self._prefix_caching
+
+    @property
     def num_allocatable(self) -> int:
         """Blocks that may be taken now: the unused and the idle cached ones."""
         return self._pool.num_allocatable
@@ -196,6 +201,14 @@ class KVCacheManager:
             UnknownRequest: The request holds no blocks.
         """
         return self._holding(request_id).table.block_ids
+
+    def num_exclusive_blocks(self, request_id: str) -> int:
+        """Returns how many blocks only this request holds: those that freeing it would make allocatable.
+
+        Raises:
+            UnknownRequest: The request holds no blocks.
+        """
+        return self._pool.num_exclusive(self._holding(request_id).table.block_ids)
 
     def take_events(self) -> tuple[BlockEvent, ...]:
         """Returns the changes of the cached content since the last call, oldest first; () unless recorded."""

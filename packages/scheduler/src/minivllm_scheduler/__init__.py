@@ -10,37 +10,52 @@ from minivllm_scheduler.errors import (
     SchedulerError,
     UnexpectedResult,
 )
+from minivllm_scheduler.fair_share import FairShare
 from minivllm_scheduler.output import Admitted, RequestUpdate, ScheduledRequest, SchedulerOutput, StepResult
 from minivllm_scheduler.policy import (
+    COST_AWARE,
     FCFS,
     LEAST_COMPUTED,
     LIFO,
     PRIORITY,
-    RunningRequest,
+    RESERVE_ALL,
+    AdmissionPolicy,
+    Arrival,
+    Pool,
+    PriorityWithAgeing,
     VictimPolicy,
     WaitingOrder,
+    Watermark,
 )
 from minivllm_scheduler.request import FinishReason, Request
+from minivllm_scheduler.request_view import RequestView
 from minivllm_scheduler.scheduler import Scheduler
 from minivllm_scheduler.stats import SchedulerStats
 from minivllm_scheduler.step_loop import Executor, StepLoop
 
 __all__ = [
+    "COST_AWARE",
     "FCFS",
     "LEAST_COMPUTED",
     "LIFO",
     "PRIORITY",
+    "RESERVE_ALL",
+    "AdmissionPolicy",
     "Admitted",
+    "Arrival",
     "DuplicateRequest",
     "Executor",
+    "FairShare",
     "FinishReason",
     "InvalidConfig",
     "InvalidRequest",
+    "Pool",
+    "PriorityWithAgeing",
     "QueueFull",
     "Request",
     "RequestTooLarge",
     "RequestUpdate",
-    "RunningRequest",
+    "RequestView",
     "ScheduledRequest",
     "Scheduler",
     "SchedulerConfig",
@@ -52,4 +67,5 @@ __all__ = [
     "UnexpectedResult",
     "VictimPolicy",
     "WaitingOrder",
+    "Watermark",
 ]

@@ -16,8 +16,11 @@ class SchedulerConfig:
         max_model_len: Most tokens of one request, prompt and output.
         max_num_waiting: Most requests waiting; `add` refuses what goes beyond.
         watermark: Share of the pool's blocks that admitting a request leaves free, so that running requests
-            can grow before one must be preempted. In [0, 1); ignored when nothing runs.
+            can grow before one must be preempted. In [0, 1); ignored when nothing runs. The scheduler's
+            default for admission.
         prefill_chunk_size: Most tokens of one row; None lets a row take the whole budget.
+        max_overtaking: Requests that may be admitted in a row, for their better rank, while the one that was added
+            first waits; then it is next. The bound on waiting under any order, at least 0.
 
     Raises:
         InvalidConfig: A value is outside its limits.
@@ -29,11 +32,13 @@ class SchedulerConfig:
     max_num_waiting: int
     watermark: float = 0.01
     prefill_chunk_size: int | None = None
+    max_overtaking: int = 256
 
     def __post_init__(self) -> None:
         for name in ("max_num_seqs", "max_num_batched_tokens", "max_num_waiting"):
             _require_at_least(name, getattr(self, name), 1)
         _require_at_least("max_model_len", self.max_model_len, 2)
+        _require_at_least("max_overtaking", self.max_overtaking, 0)
         if self.prefill_chunk_size is not None:
             _require_at_least("prefill_chunk_size", self.prefill_chunk_size, 1)
         if self.max_num_batched_tokens < self.max_num_seqs:

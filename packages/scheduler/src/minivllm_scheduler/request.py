@@ -99,6 +99,7 @@ class RequestState:
         keys: The known ids, and their prefix-cache keys.
         arrival: Place in the order of arrival, unique within a scheduler.
         arrival_time_s: When it was added, in seconds of the caller's clock.
+        rank: Its place in the waiting order; the smallest waits in front.
         status: Where it is.
         num_prompt_tokens: Length of the prompt.
         num_known_tokens: Prompt and output ids; output ids are kept across preemptions.
@@ -118,17 +119,21 @@ class RequestState:
         "num_known_tokens",
         "num_placeholders",
         "num_prompt_tokens",
+        "rank",
         "request",
         "request_id",
         "status",
     )
 
-    def __init__(self, request: Request, block_size: int, arrival: int, now: float) -> None:
+    def __init__(
+        self, request: Request, block_size: int, arrival: int, now: float, rank: float = 0.0
+    ) -> None:
         self.request = request
         self.request_id = request.request_id
         self.keys = PrefixKeys(request.prompt_token_ids, block_size, request.cache_salt)
         self.arrival = arrival
         self.arrival_time_s = now
+        self.rank = rank
         self.status = RequestStatus.WAITING
         self.num_prompt_tokens = len(request.prompt_token_ids)
         self.num_known_tokens = self.num_prompt_tokens

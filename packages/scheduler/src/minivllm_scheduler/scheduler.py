@@ -18,8 +18,18 @@ from minivllm_scheduler import invariants
 from minivllm_scheduler.config import SchedulerConfig
 from minivllm_scheduler.errors import DuplicateRequest, QueueFull, RequestTooLarge, UnexpectedResult
 from minivllm_scheduler.output import RequestUpdate, SchedulerOutput, StepResult
-from minivllm_scheduler.policy import FCFS, LIFO, VictimPolicy, WaitingOrder
+from minivllm_scheduler.policy import (
+    FCFS,
+    LIFO,
+    AdmissionPolicy,
+    Pool,
+    VictimPolicy,
+    WaitingOrder,
+    Watermark,
+)
+from minivllm_scheduler.policy_guard import PolicyGuard
 from minivllm_scheduler.request import Request, RequestState, RequestStatus
+from minivllm_scheduler.request_view import RequestView, RequestViews
 from minivllm_scheduler.sibling_groups import SiblingGroups
 from minivllm_scheduler.stats import SchedulerStats
 from minivllm_scheduler.step import StepDraft, StepInFlight
@@ -39,6 +49,7 @@ class Scheduler:
         kv: Block tables and prefix cache; the scheduler is its only user.
         order: Who waits in front.
         victim: Who is preempted when a running request needs a block and none is free.
+        admission: How many blocks the admission of the next one leaves free; None is the config's watermark.
     """
 
     def __init__(
@@ -48,15 +59,19 @@ class Scheduler:
         *,
         order: WaitingOrder = FCFS,
         victim: VictimPolicy = LIFO,
+        admission: AdmissionPolicy | None = None,
     ) -> None:
         self._config = config
         self._kv = kv
-        self._victim = victim
+        self._pool = Pool(kv.num_blocks, kv.block_size)
+        watermark_blocks = int(config.watermark * kv.num_blocks)
+        self._policies = PolicyGuard(
+            order, admission or Watermark(config.watermark), victim, watermark_blocks
+        )
         self._max_row_tokens = config.prefill_chunk_size or config.max_num_batched_tokens
-        self._watermark_blocks = int(config.watermark * kv.num_blocks)
         self._requests: dict[str, RequestState] = {}
         self._running: list[RequestState] = []  # in order of admission
-        self._waiting = WaitingQueue(order)
+        self._waiting = WaitingQueue(config.max_overtaking)
         self._groups = SiblingGroups()
         self._in_flight: deque[StepInFlight] = deque()
         self._released: list[str] = []
@@ -94,7 +109,8 @@ class Scheduler:
             raise QueueFull(self._num_waiting, len(requests), self._config.max_num_waiting)
         self._now = now
         for request in requests:
-            state = RequestState(request, self._kv.block_size, self._num_arrivals, now)
+            rank = self._policies.rank(request, now)
+            state = RequestState(request, self._kv.block_size, self._num_arrivals, now, rank)
             self._num_arrivals += 1
             self._requests[request.request_id] = state
             if self._groups.enter(state):
@@ -196,6 +212,7 @@ class Scheduler:
             total_steps=self._num_steps,
             total_scheduled_tokens=self._num_scheduled_tokens,
             total_preempted=self._num_preemptions,
+            total_policy_faults=self._policies.num_faults,
         )
 
     def check_invariants(self) -> None:
@@ -247,7 +264,7 @@ class Scheduler:
         """Preempts from `running[behind:]` until the blocks of `state` cover its first `end` tokens."""
         while len(self._running) > behind:
             candidates = self._running[behind:]
-            self._preempt(candidates[self._victim(candidates)])
+            self._preempt(candidates[self._policies.victim(RequestViews(candidates, self._kv))])
             new_block_ids = self._kv.grow(state.request_id, end)
             if new_block_ids is not None:
                 return new_block_ids
@@ -274,29 +291,31 @@ class Scheduler:
         return preempted and any(state in step.states for step in self._in_flight)
 
     def _admit(self, draft: StepDraft, state: RequestState) -> bool:
-        """Starts the head of the queue if its known tokens fit beside the watermark. Else returns False."""
+        """Starts the head of the queue if its known tokens fit beside what must stay free. Else returns False."""
         use_cache = state.request.reads_prefix_cache
         num_cached_tokens = self._kv.match(state.keys) if use_cache else 0
         num_tokens = min(state.num_known_tokens - num_cached_tokens, self._max_row_tokens, draft.budget)
         reserve = 0
         if self._running:
             end = num_cached_tokens + num_tokens
-            later_blocks = self._num_blocks(state.num_known_tokens) - self._num_blocks(end)
-            reserve = self._watermark_blocks + later_blocks
+            blocks = self._pool.num_blocks_for
+            reserve = blocks(state.num_known_tokens) - blocks(end) + self._num_blocks_to_leave(state)
         allocation = self._kv.allocate(
             state.request_id, state.keys, num_tokens, use_cache=use_cache, reserve=reserve
         )
         if allocation is None:
             return False
-        self._waiting.remove(state)
+        self._waiting.take_head()
+        self._policies.admitted(state.rank)
         self._running.append(state)
         state.start_running(num_cached_tokens)
         draft.admit(state, allocation.block_ids)
         draft.add_row(state, num_tokens, ())
         return True
 
-    def _num_blocks(self, num_tokens: int) -> int:
-        return -(-num_tokens // self._kv.block_size)
+    def _num_blocks_to_leave(self, state: RequestState) -> int:
+        candidate, running = RequestView(state, self._kv), RequestViews(self._running, self._kv)
+        return self._policies.num_blocks_to_leave(candidate, running, self._pool)
 
     def _commit(self, state: RequestState, start: int, end: int) -> None:
         """Offers the blocks that an updated row filled to the prefix cache."""

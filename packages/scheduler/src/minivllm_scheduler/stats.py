@@ -16,6 +16,8 @@ class SchedulerStats:
         total_steps: Steps scheduled.
         total_scheduled_tokens: Tokens in all their rows.
         total_preempted: Times a running request lost its blocks to another.
+        total_policy_faults: Times a policy raised or answered nonsense, and the scheduler's default took its
+            place.
     """
 
     num_running: int
@@ -25,3 +27,4 @@ class SchedulerStats:
     total_steps: int
     total_scheduled_tokens: int
     total_preempted: int
+    total_policy_faults: int
