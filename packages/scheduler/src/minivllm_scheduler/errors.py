@@ -6,7 +6,9 @@ SchedulerError
 ├── RequestTooLarge    a request that this scheduler's pool or context can never hold
 ├── QueueFull          no waiting room left now; the same request may be accepted later
 ├── DuplicateRequest   a request id that is still alive
-└── UnexpectedResult   a step result that does not belong to the oldest outstanding step
+├── UnexpectedResult   a step result that does not belong to the oldest outstanding step
+├── InvalidRecording   a recording that is damaged, or of another format
+└── ReplayDiverged     a replay that cannot follow its recording
 """
 
 
@@ -77,3 +79,11 @@ class DuplicateRequest(SchedulerError, ValueError):
 
 class UnexpectedResult(SchedulerError, ValueError):
     """A step result has the wrong step id or number of rows; nothing was changed."""
+
+
+class InvalidRecording(SchedulerError, ValueError):
+    """A recording is damaged or of another format; the message names line, field and value."""
+
+
+class ReplayDiverged(SchedulerError):
+    """A scheduler did something that the commands and ids of a recording do not fit to; the message names the pass."""
