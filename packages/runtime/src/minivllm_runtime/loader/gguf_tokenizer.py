@@ -14,6 +14,7 @@ from tokenizers.models import BPE
 from minivllm_runtime.errors import ModelLoadError
 from minivllm_runtime.loader.config_fields import ConfigFields
 from minivllm_runtime.loader.gguf_reader import GGUFFile
+from minivllm_runtime.loader.word_patterns import LLAMA3_WORDS, QWEN2_WORDS
 from minivllm_runtime.tokenizer import Tokenizer
 
 _PREFIX = "tokenizer.ggml."
@@ -24,19 +25,14 @@ _NAMED_TOKENS = {
     "pad_token": "padding_token_id",
 }
 
-_LLAMA3_WORDS = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
-    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-_QWEN2_WORDS = _LLAMA3_WORDS.replace(r"\p{N}{1,3}", r"\p{N}")
 _WORDS: Mapping[str, str | None] = {
     "gpt-2": None,  # the rule that ByteLevel has built in
     "smollm": None,
-    "llama3": _LLAMA3_WORDS,
-    "llama-v3": _LLAMA3_WORDS,
-    "llama-bpe": _LLAMA3_WORDS,
-    "qwen2": _QWEN2_WORDS,
-    "deepseek-r1-qwen": _QWEN2_WORDS,
+    "llama3": LLAMA3_WORDS,
+    "llama-v3": LLAMA3_WORDS,
+    "llama-bpe": LLAMA3_WORDS,
+    "qwen2": QWEN2_WORDS,
+    "deepseek-r1-qwen": QWEN2_WORDS,
 }
 """How each `tokenizer.ggml.pre` cuts text into words; what `transformers` makes of it is the reference."""
 

@@ -15,6 +15,7 @@ from tokenizers import Tokenizer as Backend
 
 from minivllm_runtime.errors import ModelLoadError
 from minivllm_runtime.loader.config_fields import ConfigFields
+from minivllm_runtime.loader.word_patterns import QWEN2_WORDS
 from minivllm_runtime.models.model_config import ModelConfig
 from minivllm_runtime.tokenizer import Tokenizer
 
@@ -26,10 +27,7 @@ _QWEN2_PARTS: tuple[Any, Any] = (
         "pretokenizers": [
             {
                 "type": "Split",
-                "pattern": {
-                    "Regex": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
-                    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-                },
+                "pattern": {"Regex": QWEN2_WORDS},
                 "behavior": "Isolated",
                 "invert": False,
             },
