@@ -24,6 +24,18 @@ class FaultyTokenizer(Tokenizer):
         return super().token_bytes(token_id)
 
 
+class Interrupted(ScriptedModel):
+    """As by Ctrl-C, in its third pass."""
+
+    num_passes = 0
+
+    def __call__(self, input_ids, positions, attention):
+        self.num_passes += 1
+        if self.num_passes == 3:
+            raise KeyboardInterrupt
+        return super().__call__(input_ids, positions, attention)
+
+
 class Broken(ScriptedModel):
     def __call__(self, input_ids, positions, attention):
         raise RuntimeError("for ever")
@@ -98,6 +110,15 @@ def test_a_failed_choice_takes_its_siblings_and_the_other_prompts_with_it(run_ah
         llm.generate([PROMPT, PROMPT], greedy(n=3), use_tqdm=False)
     assert_at_rest(llm)
     assert llm.generate(PROMPT, greedy(max_tokens=3), use_tqdm=False)[0].outputs[0].text == "one"
+
+
+@both_modes
+def test_an_interrupt_leaves_nothing_behind(run_ahead):
+    llm = LLM.from_engine(built_engine(model_class=Interrupted, run_ahead=run_ahead, max_num_seqs=2))
+    with pytest.raises(KeyboardInterrupt):
+        llm.generate([PROMPT] * 3, greedy(), use_tqdm=False)
+    assert_at_rest(llm)
+    assert llm.generate(PROMPT, greedy(), use_tqdm=False)[0].outputs[0].text == TEXT
 
 
 def test_a_request_that_the_engine_refuses_fails():

@@ -137,6 +137,9 @@ class TestTokenIds:
 
 
 class TestRequests:
+    def test_no_prompt_at_all_is_refused(self, processor):
+        assert refusal_of(processor.make_requests, "r", [], SamplingParams())[0] == "prompt"
+
     def test_choices_are_prompt_major_and_siblings_share_a_group(self, processor):
         requests = processor.make_requests("r", [[1], [2, 3]], SamplingParams(n=2, seed=5))
         assert [r.prompt_token_ids for r in requests] == [(1,), (1,), (2, 3), (2, 3)]

@@ -75,6 +75,9 @@ class EngineCore:
         except Exception as error:
             _log.exception("a step failed; its requests end")
             return self._fail(error)
+        except BaseException:  # an interrupt from the keyboard: its steps are lost, the engine is not
+            self._give_up_steps()
+            raise
         return tuple(self._report(update) for update in updates)
 
     def stats(self) -> EngineStats:
@@ -123,10 +126,7 @@ class EngineCore:
 
     def _fail(self, error: Exception) -> tuple[TokenOutput, ...]:
         """End the requests of the steps in flight, then find out whether the fault was theirs or the device's."""
-        failed = self._loop.fail(time.monotonic())
-        self._runner.reset()
-        for request_id in failed:
-            self._runner.remove_request(request_id)
+        failed = self._give_up_steps()
         try:
             self._runner.self_test()
         except Exception as fatal:
@@ -134,6 +134,14 @@ class EngineCore:
             self.fatal_error = f"{type(fatal).__name__}: {fatal}"
         message = f"{type(error).__name__}: {error}"
         return tuple(TokenOutput(request_id, (), FinishReason.ERROR, 0, message) for request_id in failed)
+
+    def _give_up_steps(self) -> tuple[str, ...]:
+        """Forget the steps in flight; returns their requests, which have ended."""
+        ended = self._loop.fail(time.monotonic())
+        self._runner.reset()
+        for request_id in ended:
+            self._runner.remove_request(request_id)
+        return ended
 
 
 def _scheduler_request(request: EngineRequest) -> Request:

@@ -65,8 +65,10 @@ class InputProcessor:
                 generates all that there is room for.
 
         Raises:
-            InvalidParameter: an id is outside the embedding, or prompt and max_tokens exceed context or pool.
+            InvalidParameter: no prompt, an id outside the embedding, or prompt and max_tokens exceed context or pool.
         """
+        if not prompts:
+            raise InvalidParameter("prompt", "there must be at least one prompt")
         stop_token_ids = self._stop_token_ids(params)
         requests: list[EngineRequest] = []
         for index, prompt in enumerate(prompts):

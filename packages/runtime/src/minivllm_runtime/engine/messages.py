@@ -1,6 +1,6 @@
 """What crosses the border between the engine core (ids only) and its clients (text).
 
-All of it is frozen and made of ints, strings, floats and tuples, so that a process boundary can be put here.
+All of it is frozen and made of numbers, strings, tuples and frozensets, so that a process boundary can be put here.
 """
 
 from dataclasses import dataclass
