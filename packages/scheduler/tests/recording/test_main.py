@@ -1,0 +1,59 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+from minivllm_scheduler.recording import count, read_recording, write_recording
+from minivllm_scheduler.recording.__main__ import main
+
+
+@pytest.fixture
+def run_file(recording, tmp_path):
+    path = tmp_path / "run.jsonl"
+    write_recording(recording, path)
+    return path
+
+
+@pytest.mark.parametrize("hash_seed", ["1", "4242"])
+def test_a_replay_in_another_process_makes_the_same_file(recording, run_file, tmp_path, hash_seed):
+    inputs, output = tmp_path / "inputs.jsonl", tmp_path / "replayed.jsonl"
+    write_recording(recording.without_outputs(), inputs)
+    command = [sys.executable, "-m", "minivllm_scheduler.recording", "replay", str(inputs), str(output)]
+    environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{count(recording)}\n"
+    assert output.read_bytes() == run_file.read_bytes()
+
+
+def test_equal_recordings_compare_equal(recording, run_file, capsys):
+    assert main(["compare", str(run_file), str(run_file)]) == 0
+    assert capsys.readouterr().out == f"{len(recording.outputs())} steps are equal\n"
+
+
+def test_the_first_differing_step_is_printed(run_file, tmp_path, capsys):
+    other = tmp_path / "other.jsonl"
+    lines = run_file.read_text().splitlines(keepends=True)
+    number = next(i for i, line in enumerate(lines) if '"output":[7,' in line)
+    lines[number] = lines[number].replace('"output":[7,[["', '"output":[7,[["x')
+    other.write_text("".join(lines))
+    assert main(["compare", str(run_file), str(other)]) == 1
+    assert capsys.readouterr().out.startswith("step 7 differs in rows[0]: ")
+
+
+def test_a_replay_that_cannot_go_on_keeps_what_it_has(run_file, tmp_path, capsys):
+    output = tmp_path / "replayed.jsonl"
+    lines = [line for line in run_file.read_text().splitlines(keepends=True) if '"sampled"' not in line]
+    run_file.write_text("".join(lines))
+    assert main(["replay", str(run_file), str(output)]) == 1
+    assert "asks for a result" in capsys.readouterr().err
+    assert read_recording(output).outputs()
+
+
+def test_a_file_that_is_no_recording_is_refused(tmp_path, capsys):
+    path = tmp_path / "run.jsonl"
+    path.write_text("no\n")
+    assert main(["compare", str(path), str(path)]) == 2
+    assert "line 1 is not JSON" in capsys.readouterr().err
+    assert main(["replay", str(path), str(tmp_path / "out.jsonl")]) == 2
+    assert not (tmp_path / "out.jsonl").exists()
