@@ -45,11 +45,11 @@ def check_progress(requests: Iterable[RequestState], in_flight: Sequence[StepInF
 
 
 def check_blocks(running: Sequence[RequestState], kv: KVCacheManager) -> None:
-    """Asserts that running requests, and only they, hold blocks, enough for what they have computed."""
+    """Asserts that running requests, and only they, hold blocks, as many as what they have computed fills."""
     kv.check_invariants()
     held: set[int] = set()
     for state in running:
         block_ids = kv.block_ids(state.request_id)
-        assert len(block_ids) * kv.block_size >= state.num_computed_tokens
+        assert len(block_ids) == -(-state.num_computed_tokens // kv.block_size)
         held.update(block_ids)
     assert kv.stats().in_use == len(held), "blocks in use that no running request holds"

@@ -173,14 +173,24 @@ class Scheduler:
         self._now = now
         self._in_flight.popleft()
         updates: list[RequestUpdate] = []
+        # Enum members are looked up once: that costs as much as the rest of a row.
+        finished, running, block_size = RequestStatus.FINISHED, RequestStatus.RUNNING, self._pool.block_size
         for state, (_, start, num_tokens, _, samples) in zip(step.states, step.output.rows, strict=True):
             token_id = next(sampled_ids) if samples else None
-            if state.status is RequestStatus.FINISHED:
+            status, end = state.status, start + num_tokens
+            if status is finished:
                 continue
-            if state.status is RequestStatus.RUNNING:
-                self._commit(state, start, start + num_tokens)
+            if status is running:
+                if start // block_size != end // block_size:
+                    self._kv.commit(state.request_id, state.keys, end)
+                if state.request.group is not None and end >= state.num_prompt_tokens:
+                    self._let_wait(self._groups.prompt_committed(state))
             if token_id is not None:
-                updates.append(self._deliver(state, token_id))
+                finish_reason = state.append(token_id)
+                if finish_reason is not None:
+                    self._end(state)
+                num_cached_tokens = state.num_cached_tokens or 0
+                updates.append(RequestUpdate(state.request_id, (token_id,), finish_reason, num_cached_tokens))
         return tuple(updates)
 
     def fail(self, now: float) -> tuple[str, ...]:
@@ -240,7 +250,7 @@ class Scheduler:
 
     def _schedule_running(self, draft: StepDraft) -> None:
         """Lets running requests catch up, each by at least one token, and preempts where blocks run out."""
-        running = self._running
+        running, block_size = self._running, self._pool.block_size
         index = 0
         while index < len(running):  # a preemption shortens the list behind `index`
             state = running[index]
@@ -248,10 +258,14 @@ class Scheduler:
             last = state.num_known_tokens + state.num_placeholders
             if last == state.max_total_tokens or (state.num_placeholders and not state.request.runs_ahead):
                 continue  # its last token, or the one its next row depends on, is in flight
-            num_tokens = last - state.num_computed_tokens
+            start = state.num_computed_tokens
+            num_tokens = last - start
             if num_tokens > 1:  # leave a token of the budget to everyone behind
                 num_tokens = min(num_tokens, self._max_row_tokens, draft.budget - (len(running) - index))
-            end = state.num_computed_tokens + num_tokens
+            end = start + num_tokens
+            if -start // block_size == -end // block_size:
+                draft.add_row(state, num_tokens, ())  # its last block has room: the usual case
+                continue
             new_block_ids = self._kv.grow(state.request_id, end)
             if new_block_ids is None:
                 draft.out_of_room = True
@@ -316,20 +330,6 @@ class Scheduler:
     def _num_blocks_to_leave(self, state: RequestState) -> int:
         candidate, running = RequestView(state, self._kv), RequestViews(self._running, self._kv)
         return self._policies.num_blocks_to_leave(candidate, running, self._pool)
-
-    def _commit(self, state: RequestState, start: int, end: int) -> None:
-        """Offers the blocks that an updated row filled to the prefix cache."""
-        block_size = self._kv.block_size
-        if start // block_size != end // block_size:
-            self._kv.commit(state.request_id, state.keys, end)
-        if state.request.group is not None and end >= state.num_prompt_tokens:
-            self._let_wait(self._groups.prompt_committed(state))
-
-    def _deliver(self, state: RequestState, token_id: int) -> RequestUpdate:
-        finish_reason = state.append(token_id)
-        if finish_reason is not None:
-            self._end(state)
-        return RequestUpdate(state.request_id, (token_id,), finish_reason, state.num_cached_tokens or 0)
 
     def _end(self, state: RequestState) -> None:
         """Takes a live request out of everything but the steps in flight."""

@@ -31,10 +31,14 @@ class StepInFlight(NamedTuple):
             raise UnexpectedResult(
                 f"got the result of step {result.step_id}, expected that of step {step_id}"
             )
-        ids = [token_id for token_ids in result.token_ids for token_id in token_ids]
-        if not len(ids) == len(result.token_ids) == self.num_samples or not all(result.token_ids):
+        try:
+            ids = [token_id for (token_id,) in result.token_ids]
+        except ValueError:  # an entry of another length
+            ids = []
+        if len(ids) != self.num_samples:
+            num_ids = sum(map(len, result.token_ids))
             raise UnexpectedResult(
-                f"step {step_id} returned {len(ids)} ids in {len(result.token_ids)} entries, "
+                f"step {step_id} returned {num_ids} ids in {len(result.token_ids)} entries, "
                 f"expected one in each of {self.num_samples}"
             )
         if ids and (min(ids) < 0 or max(ids) >= TOKEN_ID_LIMIT):
