@@ -53,8 +53,13 @@ class BuiltEngine:
     max_model_len: int
 
 
-def build_engine(config: EngineConfig, *, progress: Progress | None = None) -> BuiltEngine:
-    """Load the model that `config` names and build its engine.
+def build_engine(
+    config: EngineConfig,
+    *,
+    progress: Progress | None = None,
+    record: Callable[[Event], object] | None = None,
+) -> BuiltEngine:
+    """Load the model that `config` names and build its engine; `record` as in `assemble_engine`.
 
     Raises:
         ModelLoadError: the model is missing, damaged or of an unsupported kind.
@@ -68,7 +73,9 @@ def build_engine(config: EngineConfig, *, progress: Progress | None = None) -> B
     tokenizer = checkpoint.load_tokenizer()
     context = _resolve_context(config, checkpoint.config)
     model = _load_model(checkpoint, context, dtype, device, progress)
-    return assemble_engine(config, model, tokenizer, checkpoint.config, dtype=dtype, device=device)
+    return assemble_engine(
+        config, model, tokenizer, checkpoint.config, dtype=dtype, device=device, record=record
+    )
 
 
 def assemble_engine(
