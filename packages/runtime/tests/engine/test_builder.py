@@ -1,0 +1,71 @@
+"""How settings, model and KV pool agree on the longest request, and what is refused before it is too late."""
+
+import pytest
+import torch
+
+from minivllm_runtime.config import EngineConfig
+from minivllm_runtime.engine.builder import assemble_engine, build_engine
+from minivllm_runtime.errors import InvalidParameter, ModelLoadError
+
+from ..scripted.byte_level import byte_level_tokenizer
+from ..scripted.model import ScriptedModel, scripted_config
+
+CONTEXT = 128
+
+
+def assemble(**settings):
+    return assemble_engine(
+        EngineConfig(**{"block_size": 4, "max_num_seqs": 2, **settings}),
+        ScriptedModel([7], prompt_length=1),
+        byte_level_tokenizer(),
+        scripted_config(context=CONTEXT),
+        dtype=torch.float32,
+        device=torch.device("cpu"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "longest"),
+    [
+        ({"num_blocks": 64}, CONTEXT),
+        ({"num_blocks": 8}, 33),  # the last token needs no place in the pool
+        ({"num_blocks": 8, "max_model_len": 33}, 33),
+        ({"num_blocks": 64, "max_model_len": 5}, 5),
+        ({"num_blocks": 1, "block_size": 1}, 2),
+    ],
+    ids=str,
+)
+def test_the_longest_request_is_what_model_pool_and_settings_allow(settings, longest):
+    built = assemble(**settings)
+    assert built.max_model_len == longest
+    assert (built.num_blocks, built.core.stats().num_blocks) == (settings["num_blocks"],) * 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "numbers"),
+    [
+        ({"max_model_len": CONTEXT + 1}, ("129", "128")),
+        ({"num_blocks": 8, "max_model_len": 34}, ("34", "32")),
+    ],
+    ids=str,
+)
+def test_a_longer_one_is_refused_with_the_numbers(settings, numbers):
+    with pytest.raises(InvalidParameter) as refusal:
+        assemble(**settings)
+    assert refusal.value.param == "max_model_len"
+    assert all(number in str(refusal.value) for number in numbers)
+
+
+def test_a_pool_of_no_chosen_size_holds_what_all_requests_can_use_and_no_more():
+    assert assemble().num_blocks == 2 * CONTEXT // 4
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_missing_device_is_refused():
+    with pytest.raises(InvalidParameter, match="no CUDA device"):
+        build_engine(EngineConfig(device="cuda"))
+
+
+def test_a_missing_model_is_refused(tmp_path):
+    with pytest.raises(ModelLoadError):
+        build_engine(EngineConfig(model=str(tmp_path / "model.gguf")))

@@ -1,0 +1,28 @@
+import pytest
+import torch
+
+from minivllm_runtime.errors import InvalidParameter
+from minivllm_runtime.worker.kv_cache import KVCacheTensors
+from minivllm_runtime.worker.memory import default_num_blocks, kv_block_bytes
+
+from .test_kv_cache import CONFIG
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_bytes_of_a_block_are_those_that_one_more_block_takes(dtype):
+    def allocated(num_blocks):
+        return sum(layer.nbytes for layer in KVCacheTensors(CONFIG, num_blocks, 4, dtype, CPU).layers)
+
+    assert kv_block_bytes(CONFIG, 4, dtype) == allocated(6) - allocated(5)
+
+
+def test_a_pool_is_no_larger_than_useful_and_than_the_budget():
+    assert default_num_blocks(1024, most_useful=10, device=CPU) == 10
+    assert default_num_blocks(2**20, most_useful=10**6, device=CPU) <= 4096
+
+
+def test_a_block_that_does_not_fit_is_refused():
+    with pytest.raises(InvalidParameter, match=f"{2**40} bytes"):
+        default_num_blocks(2**40, most_useful=10, device=CPU)
