@@ -1,5 +1,6 @@
 """Continuous-batching scheduler and step loop, standard library only."""
 
+from minivllm_kvcache import KVCacheManager, PrefixKeys
 from minivllm_scheduler.config import SchedulerConfig
 from minivllm_scheduler.errors import (
     DuplicateRequest,
@@ -49,7 +50,9 @@ __all__ = [
     "FinishReason",
     "InvalidConfig",
     "InvalidRequest",
+    "KVCacheManager",
     "Pool",
+    "PrefixKeys",
     "PriorityWithAgeing",
     "QueueFull",
     "Request",

@@ -6,9 +6,13 @@ frozen dataclass.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from minivllm_scheduler.request import FinishReason
+
+new_row: Final = tuple.__new__
+"""Makes a NamedTuple from its class and a tuple of all its fields, in half the time of the class's constructor,
+which is a Python function around this. For what is made once per request and step."""
 
 
 class ScheduledRequest(NamedTuple):

@@ -17,7 +17,7 @@ from minivllm_kvcache import KVCacheManager
 from minivllm_scheduler import invariants
 from minivllm_scheduler.config import SchedulerConfig
 from minivllm_scheduler.errors import DuplicateRequest, QueueFull, RequestTooLarge, UnexpectedResult
-from minivllm_scheduler.output import RequestUpdate, SchedulerOutput, StepResult
+from minivllm_scheduler.output import RequestUpdate, SchedulerOutput, StepResult, new_row
 from minivllm_scheduler.policy import (
     FCFS,
     LIFO,
@@ -189,8 +189,8 @@ class Scheduler:
                 finish_reason = state.append(token_id)
                 if finish_reason is not None:
                     self._end(state)
-                num_cached_tokens = state.num_cached_tokens or 0
-                updates.append(RequestUpdate(state.request_id, (token_id,), finish_reason, num_cached_tokens))
+                update = (state.request_id, (token_id,), finish_reason, state.num_cached_tokens or 0)
+                updates.append(new_row(RequestUpdate, update))
         return tuple(updates)
 
     def fail(self, now: float) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from minivllm_scheduler.errors import UnexpectedResult
-from minivllm_scheduler.output import Admitted, ScheduledRequest, SchedulerOutput, StepResult
+from minivllm_scheduler.output import Admitted, ScheduledRequest, SchedulerOutput, StepResult, new_row
 from minivllm_scheduler.request import TOKEN_ID_LIMIT, RequestState
 
 
@@ -96,7 +96,8 @@ class StepDraft:
             state.num_placeholders += 1
             self._num_samples += 1
         self.budget -= num_tokens
-        self._rows.append(ScheduledRequest(state.request_id, start, num_tokens, new_block_ids, samples))
+        row = (state.request_id, start, num_tokens, new_block_ids, samples)
+        self._rows.append(new_row(ScheduledRequest, row))
         self._states.append(state)
 
     def launch(self, step_id: int, released: tuple[str, ...]) -> StepInFlight:
