@@ -2,13 +2,17 @@
 
 import asyncio
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from minivllm_server.errors import error_response, unavailable
 
 
 class Admission:
-    """ASGI middleware that counts the open requests and, once closed, answers new ones with 503."""
+    """ASGI middleware that counts the open requests and, once closed, answers new ones with 503.
+
+    Requests that the server cancels as it ends, because their clients never sent the rest of them or do not read
+    the answer, get the 503 too if no answer has begun.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -22,14 +26,26 @@ class Admission:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        refusal = error_response(unavailable("the server is shutting down", code="shutting_down"))
         if self._closed:
-            refusal = error_response(unavailable("the server is shutting down", code="shutting_down"))
             await refusal(scope, receive, send)
             return
+        has_begun = False
+
+        async def send_answer(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
         self._num_open += 1
         self._idle.clear()
         try:
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, send_answer)
+        except asyncio.CancelledError:
+            if not self._closed:
+                raise
+            if not has_begun:
+                await refusal(scope, receive, send)
         finally:
             self._num_open -= 1
             if self._num_open == 0:

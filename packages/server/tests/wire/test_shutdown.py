@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from .harness import PATH, eventually
-from .wire_client import InBackground, Stream, error_of, unwrap_error
+from .wire_client import InBackground, RawConnection, Stream, error_of, raw_request, unwrap_error
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("MINIVLLM_")}
 ENDLESS = {"prompt": "a", "max_tokens": 30_000}
@@ -80,16 +80,15 @@ def test_sigterm_lets_open_requests_finish_and_refuses_new_ones():
     assert "Traceback" not in stderr
 
 
-@pytest.mark.parametrize("fields", [{}, {"n": 2}])
-def test_whole_answers_and_what_waits_finish_too(launch, fields):
+@pytest.mark.parametrize("n", [1, 2])
+def test_whole_answers_and_what_waits_finish_too(launch, n):
     server = launch(context=4000, max_num_seqs=1)
-    posts = [server.in_background(max_tokens=300, **fields) for _ in range(2)]
-    assert server.runs(1)
-    assert eventually(lambda: server.engine.stats().num_waiting >= 1, within_s=10)
+    posts = [server.in_background(max_tokens=500, n=n) for _ in range(2)]
+    assert server.queues(2 * n - 1)  # both came, one choice runs
     server.drain()
     for answer in (post.join_answer() for post in posts):
         assert answer.status_code == 200
-        assert all(len(choice["text"]) == 300 for choice in answer.json()["choices"])
+        assert all(len(choice["text"]) == 500 for choice in answer.json()["choices"])
 
 
 def test_requests_that_outlive_the_drain_timeout_get_an_error():
@@ -103,6 +102,22 @@ def test_requests_that_outlive_the_drain_timeout_get_an_error():
             unwrap_error(last)
             assert not stream.is_done
         error_of(whole.join_answer(), 503)
+        code, stderr = server.wait()
+    assert code == 0
+    assert "Traceback" not in stderr
+
+
+def test_a_request_whose_body_never_came_gets_an_error():
+    headers = {"Content-Length": "100", "Expect": "100-continue"}
+    with tape_process(drain_timeout_s=3600) as server:
+        with RawConnection(server.client.base_url.port, raw_request(PATH, b"", headers)) as connection:
+            assert connection.read_some().startswith(b"HTTP/1.1 100 ")  # the handler waits for the body
+            server.signal(signal.SIGTERM)
+            assert eventually(lambda: server.client.get("/health").status_code == 503, within_s=10)
+            server.signal(signal.SIGTERM)
+            status, body = connection.read_answer()
+        assert status == 503
+        assert unwrap_error(json.loads(body))["code"] == "shutting_down"
         code, stderr = server.wait()
     assert code == 0
     assert "Traceback" not in stderr
