@@ -56,7 +56,18 @@ def test_a_local_folder_wins_over_a_hub_id(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", ["./missing", "/no/such/folder", "missing.gguf", "", "a/b/c", "~nobody/model"]
+    "name",
+    [
+        "./missing",
+        "/no/such/folder",
+        "missing.gguf",
+        "",
+        "a/b/c",
+        "~nobody/model",
+        "~no-such-user/model",
+        "x" * 5000,
+        "x" * 300 + ".gguf",
+    ],
 )
 def test_what_is_no_path_and_no_hub_id_is_refused(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)

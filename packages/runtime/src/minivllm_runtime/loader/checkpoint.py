@@ -53,10 +53,14 @@ def open_checkpoint(model: str) -> Checkpoint:
     """
     if model == BUNDLED_MODEL:
         return GGUFCheckpoint(_bundled_file())
-    path = Path(model).expanduser()
-    if path.is_dir():
+    try:
+        path = Path(model).expanduser()
+        is_folder, is_file = path.is_dir(), path.is_file()
+    except (OSError, RuntimeError) as error:  # too long, not ours to look at, the home of nobody
+        raise ModelLoadError(f"no such file or folder: {model} ({error})") from error
+    if is_folder:
         return SafetensorsCheckpoint(path)
-    if path.is_file() or path.suffix == ".gguf":
+    if is_file or path.suffix == ".gguf":
         return GGUFCheckpoint(path)
     return SafetensorsCheckpoint(download(model))
 
