@@ -8,10 +8,15 @@ import random
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
+from minivllm_runtime.config import EngineConfig
+from minivllm_runtime.engine.builder import build_engine
 from minivllm_runtime.engine.messages import AbortRequest, AddRequests, EngineRequest
+from minivllm_runtime.llm import LLM
+from minivllm_runtime.sampling_params import SamplingParams
 from minivllm_scheduler import LIFO
 from minivllm_scheduler.errors import ReplayDiverged
 from minivllm_scheduler.recording import (
@@ -92,58 +97,104 @@ def test_the_recorded_run_has_everything_in_it(recording):
     assert counts.requests > 20
 
 
+def in_another_process(tmp_path, hash_seed, command, *recordings):
+    """Runs a command of `minivllm_scheduler.recording` on files with these recordings and on `out.jsonl`."""
+    paths = [tmp_path / f"{number}.jsonl" for number in range(len(recordings))]
+    for path, recording in zip(paths, recordings, strict=True):
+        write_recording(recording, path)
+    arguments = [*paths, *([tmp_path / "out.jsonl"] if command == "replay" else [])]
+    return subprocess.run(
+        [sys.executable, "-m", "minivllm_scheduler.recording", command, *map(str, arguments)],
+        env=os.environ | {"PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 @pytest.mark.parametrize("hash_seed", ["1", "4242"])
 def test_another_process_makes_the_same_steps_from_the_inputs(recording, hash_seed, tmp_path):
-    inputs, output = tmp_path / "inputs.jsonl", tmp_path / "replayed.jsonl"
-    write_recording(recording.without_outputs(), inputs)
-    assert '"scheduled"' not in inputs.read_text()
-    command = [sys.executable, "-m", "minivllm_scheduler.recording", "replay", str(inputs), str(output)]
-    subprocess.run(command, env=os.environ | {"PYTHONHASHSEED": hash_seed}, check=True)
-    replayed = read_recording(output)
+    inputs = recording.without_outputs()
+    assert inputs.outputs() == ()
+    done = in_another_process(tmp_path, hash_seed, "replay", inputs)
+    assert done.returncode == 0, done.stderr
+    replayed = read_recording(tmp_path / "out.jsonl")
     difference = first_difference(recording, replayed)
     assert difference is None, str(difference)
     assert len(replayed.outputs()) == count(recording).steps > 50
 
 
+class ChangesOneVictim:
+    """LIFO, but the choice of number `number` is made at random among the others.
+
+    Attributes:
+        num_choices: How often there was more than one candidate.
+        changed_at: The step for which that choice was made.
+    """
+
+    def __init__(self, number, events, seed=0):
+        self.number = number
+        self.num_choices = 0
+        self.changed_at = None
+        self._events = events
+        self._random = random.Random(seed)
+
+    def __call__(self, candidates):
+        if len(candidates) == 1:
+            return LIFO(candidates)
+        self.num_choices += 1
+        if self.num_choices - 1 != self.number:
+            return LIFO(candidates)
+        self.changed_at = sum(isinstance(event, Scheduled) for event in self._events)
+        return self._random.randrange(len(candidates) - 1)
+
+
 @pytest.mark.parametrize("seed", range(5))
-def test_one_changed_decision_is_found_at_its_step(recording, seed):
-    """The replay preempts another request than the engine did, once; the comparison must name that step."""
-    choices = []
-
-    def num_steps(events):
-        return sum(isinstance(event, Scheduled) for event in events)
-
-    def count_choices(candidates):
-        choices.extend([None] if len(candidates) > 1 else [])
-        return LIFO(candidates)
-
-    replay(recording.without_outputs(), [].append, victim=count_choices)
-    random_ = random.Random(seed)
-    remaining = random_.randrange(len(choices))
-    changed_at = []
+def test_one_changed_decision_is_found_at_its_step(recording, seed, tmp_path):
+    inputs = recording.without_outputs()
+    unchanged = ChangesOneVictim(None, [])
+    replay(inputs, [].append, victim=unchanged)
     events = []
+    change = ChangesOneVictim(random.Random(seed).randrange(unchanged.num_choices), events, seed)
+    with suppress(ReplayDiverged):  # the ids of those who were preempted instead may be missing
+        replay(inputs, events.append, victim=change)
+    done = in_another_process(tmp_path, "1", "compare", recording, Recording.of(events))
+    assert done.returncode == 1
+    assert done.stdout.startswith(f"step {change.changed_at} differs in ")
 
-    def change_one(candidates):
-        nonlocal remaining
-        if len(candidates) > 1:
-            remaining -= 1
-            if remaining == -1:
-                changed_at.append(num_steps(events))
-                return random_.randrange(len(candidates) - 1)
-        return LIFO(candidates)
 
-    with suppress(ReplayDiverged):  # ids that were sampled for others may not fit
-        replay(recording.without_outputs(), events.append, victim=change_one)
-    difference = first_difference(recording, Recording.of(events))
-    assert difference is not None
-    assert [difference.step_id] == changed_at
-    assert f"step {changed_at[0]} differs in " in str(difference)
+@pytest.mark.parametrize("part", [{"policies": {"victim": "least_computed"}}, {"num_blocks": 17}])
+def test_a_replay_with_other_settings_is_found(recording, part, tmp_path):
+    inputs = replace(recording.without_outputs(), setup=replace(recording.setup, **part))
+    in_another_process(tmp_path, "1", "replay", inputs)
+    assert first_difference(recording, read_recording(tmp_path / "out.jsonl")) is not None
 
 
 def test_lost_aborts_are_found(recording):
-    """Inputs that the replay does not get change what it decides."""
-    events = []
     inputs = tuple(event for event in recording.events if not isinstance(event, Aborted))
+    events = []
     with suppress(ReplayDiverged):
         replay(Recording(recording.setup, inputs), events.append)
     assert first_difference(recording, Recording.of(events)) is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("run_ahead", [False, True], ids=["in order", "one ahead"])
+def test_a_run_of_the_default_model_is_replayed(run_ahead, tmp_path):
+    events = []
+    settings = EngineConfig(
+        num_blocks=14,
+        block_size=4,
+        max_num_seqs=4,
+        max_num_batched_tokens=16,
+        run_ahead=run_ahead,
+        device="cpu",
+    )
+    llm = LLM.from_engine(build_engine(settings, record=events.append))
+    texts = [f"Once upon a time, in a village by the sea, there lived {name}" for name in ("a", "two", "no")]
+    llm.generate(texts * 2, SamplingParams(max_tokens=12, seed=3, ignore_eos=True), use_tqdm=False)
+    recording = Recording.of(events)
+    counts = count(recording)
+    assert min(counts.resumptions, counts.prefix_hits, counts.chunks) > 0
+    assert in_another_process(tmp_path, "1", "replay", recording.without_outputs()).returncode == 0
+    assert first_difference(recording, read_recording(tmp_path / "out.jsonl")) is None
