@@ -1,0 +1,60 @@
+"""Simulation of an engine: the real scheduler and step loop on a virtual clock, no device needed."""
+
+from minivllm_scheduler.simulation.arrivals import ArrivalProcess, ClosedLoop, GammaArrivals, PoissonArrivals
+from minivllm_scheduler.simulation.cost import ConstantCost, CostModel, StepLoad
+from minivllm_scheduler.simulation.errors import InvalidCost, InvalidTrace, InvalidWorkload, SimulationError
+from minivllm_scheduler.simulation.lengths import (
+    FixedLength,
+    LengthDistribution,
+    LogNormalLength,
+    UniformLength,
+)
+from minivllm_scheduler.simulation.linear_cost import LinearCost, LinearFit, MeasuredStep, fit_linear_cost
+from minivllm_scheduler.simulation.report import Distribution, KVUse, SimulationReport
+from minivllm_scheduler.simulation.roofline_cost import DeviceSheet, ModelShape, RooflineCost
+from minivllm_scheduler.simulation.simulator import SimulatedEngine, Simulator, simulate
+from minivllm_scheduler.simulation.synthetic import MultiTurn, SharedPrefixes, SyntheticWorkload
+from minivllm_scheduler.simulation.trace import Trace, TraceRow
+from minivllm_scheduler.simulation.trace_file import read_trace, write_trace
+from minivllm_scheduler.simulation.traffic import Arrival, Traffic, Workload
+
+__all__ = [
+    "Arrival",
+    "ArrivalProcess",
+    "ClosedLoop",
+    "ConstantCost",
+    "CostModel",
+    "DeviceSheet",
+    "Distribution",
+    "FixedLength",
+    "GammaArrivals",
+    "InvalidCost",
+    "InvalidTrace",
+    "InvalidWorkload",
+    "KVUse",
+    "LengthDistribution",
+    "LinearCost",
+    "LinearFit",
+    "LogNormalLength",
+    "MeasuredStep",
+    "ModelShape",
+    "MultiTurn",
+    "PoissonArrivals",
+    "RooflineCost",
+    "SharedPrefixes",
+    "SimulatedEngine",
+    "SimulationError",
+    "SimulationReport",
+    "Simulator",
+    "StepLoad",
+    "SyntheticWorkload",
+    "Trace",
+    "TraceRow",
+    "Traffic",
+    "UniformLength",
+    "Workload",
+    "fit_linear_cost",
+    "read_trace",
+    "simulate",
+    "write_trace",
+]

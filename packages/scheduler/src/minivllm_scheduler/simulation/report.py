@@ -1,0 +1,105 @@
+"""What a simulation found: SimulationReport and the distributions in it."""
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """Some durations in short, in seconds.
+
+    Percentiles interpolate linearly between the two nearest of the sorted values: the p-th stands at index
+    p/100 · (n - 1).
+    """
+
+    mean_s: float
+    p50_s: float
+    p95_s: float
+    p99_s: float
+    max_s: float
+
+    @classmethod
+    def of(cls, seconds: Iterable[float]) -> "Distribution | None":
+        """The distribution of `seconds`; None if there are none."""
+        values = array("d", sorted(seconds))
+        if not values:
+            return None
+        return cls(
+            sum(values) / len(values),
+            _percentile(values, 50),
+            _percentile(values, 95),
+            _percentile(values, 99),
+            values[-1],
+        )
+
+
+class KVUse(NamedTuple):
+    """Blocks held by requests from a moment on.
+
+    Attributes:
+        time_s: Seconds since the start of the simulation.
+        in_use_blocks: Blocks that some request holds; cached ones that nobody holds are free.
+    """
+
+    time_s: float
+    in_use_blocks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationReport:
+    """Figures of one simulation. Distributions are None where no request has such a time.
+
+    Attributes:
+        num_finished: Requests that got all their tokens.
+        num_refused: Requests that the scheduler did not accept: too large for ever, or the queue was full.
+        duration_s: Until the last token.
+        num_steps: Steps.
+        num_rows: Rows of all steps: what the work of the simulator grows with.
+        num_computed_tokens: Tokens of all rows, recomputed ones included.
+        num_prompt_tokens: Prompt tokens of the finished requests.
+        num_output_tokens: Output tokens of the finished requests.
+        num_cached_tokens: Prompt tokens that the prefix cache supplied to them at their first admission.
+        num_preemptions: Times that a request lost its blocks.
+        num_recomputed_tokens: Tokens that were computed once more because of that.
+        requests_per_s: `num_finished` over `duration_s`; 0 if that is 0.
+        output_tokens_per_s: `num_output_tokens` over `duration_s`; 0 if that is 0.
+        ttft_s: Time to first token: from arrival to the end of the step that sampled it.
+        tpot_s: Time per output token after the first, mean of a request; those of one token have none.
+        queue_s: From arrival to the launch of the first step with the request in it.
+        latency_s: From arrival to the last token.
+        num_blocks: Size of the pool.
+        kv_use_mean: Share of the pool in use, averaged over time.
+        kv_use_peak: Largest share of the pool in use.
+        kv_use: Blocks in use over time; thinned out evenly to at most 1,024 moments.
+    """
+
+    num_finished: int
+    num_refused: int
+    duration_s: float
+    num_steps: int
+    num_rows: int
+    num_computed_tokens: int
+    num_prompt_tokens: int
+    num_output_tokens: int
+    num_cached_tokens: int
+    num_preemptions: int
+    num_recomputed_tokens: int
+    requests_per_s: float
+    output_tokens_per_s: float
+    ttft_s: Distribution | None
+    tpot_s: Distribution | None
+    queue_s: Distribution | None
+    latency_s: Distribution | None
+    num_blocks: int
+    kv_use_mean: float
+    kv_use_peak: float
+    kv_use: tuple[KVUse, ...]
+
+
+def _percentile(values: "array[float]", percent: float) -> float:
+    position = percent / 100 * (len(values) - 1)
+    below = int(position)
+    above = min(below + 1, len(values) - 1)
+    return values[below] + (position - below) * (values[above] - values[below])

@@ -1,0 +1,142 @@
+"""Simulator: the engine's own scheduler and step loop, on a virtual clock and a device that only takes time."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from minivllm_kvcache import KVCacheManager
+from minivllm_scheduler.config import SchedulerConfig
+from minivllm_scheduler.errors import QueueFull, RequestTooLarge
+from minivllm_scheduler.policy import FCFS, LIFO, VictimPolicy, WaitingOrder
+from minivllm_scheduler.scheduler import Scheduler
+from minivllm_scheduler.simulation.clock import VirtualClock
+from minivllm_scheduler.simulation.cost import CostModel
+from minivllm_scheduler.simulation.errors import InvalidCost, InvalidWorkload, require_at_least
+from minivllm_scheduler.simulation.event_heap import EventHeap
+from minivllm_scheduler.simulation.recorder import Recorder
+from minivllm_scheduler.simulation.report import SimulationReport
+from minivllm_scheduler.simulation.traffic import Arrival, Traffic, Workload
+from minivllm_scheduler.simulation.virtual_executor import VirtualExecutor
+from minivllm_scheduler.step_loop import StepLoop
+
+Progress = Callable[[int], None]
+"""Called after each step that ended requests, with the number of requests ended or refused so far."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedEngine:
+    """The engine to simulate.
+
+    Attributes:
+        config: Limits of its scheduler.
+        num_blocks: KV blocks in its pool.
+        block_size: Tokens per block.
+        prefix_caching: Whether equal prefixes are computed once.
+        order: Who waits in front.
+        victim: Who is preempted.
+        run_ahead: Whether the next step is scheduled while one is on the device.
+        host_s: Seconds of host work per step, on top of what the cost model says of the device.
+
+    Raises:
+        InvalidCost: `host_s` is negative or not finite.
+    """
+
+    config: SchedulerConfig
+    num_blocks: int
+    block_size: int = 16
+    prefix_caching: bool = True
+    order: WaitingOrder = FCFS
+    victim: VictimPolicy = LIFO
+    run_ahead: bool = False
+    host_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_at_least("host_s", self.host_s, 0, InvalidCost)
+
+
+def simulate(
+    engine: SimulatedEngine, cost: CostModel, workload: Workload, *, progress: Progress | None = None
+) -> SimulationReport:
+    """Serves `workload` and says how it went. The same arguments give the same report, in any process.
+
+    Raises:
+        InvalidArgument: of `minivllm_kvcache`: the engine's `num_blocks` or `block_size` is below 1.
+        InvalidCost: The cost model answers with a time that is negative or not finite.
+        InvalidWorkload: The workload's requests are not in order of time.
+    """
+    return Simulator(engine, cost, workload.start()).run(progress)
+
+
+class Simulator:
+    """One simulation, from the first arrival to the last token.
+
+    The loop is the engine's: take in what has arrived, do one pass of the step loop. An arrival during a step
+    is therefore taken in when it ends, as in the engine. When nothing is left to do, time jumps to the next arrival.
+
+    Args:
+        engine: What is simulated.
+        cost: How long its steps take.
+        traffic: The requests; used up by `run`.
+    """
+
+    def __init__(self, engine: SimulatedEngine, cost: CostModel, traffic: Traffic) -> None:
+        kv = KVCacheManager(engine.num_blocks, engine.block_size, prefix_caching=engine.prefix_caching)
+        self._scheduler = Scheduler(engine.config, kv, order=engine.order, victim=engine.victim)
+        self._clock = VirtualClock()
+        self._recorder = Recorder(kv)
+        executor = VirtualExecutor(self._clock, cost, engine.host_s, self._recorder)
+        self._loop = StepLoop(self._scheduler, executor, run_ahead=engine.run_ahead)
+        self._traffic = traffic
+        self._arrivals: Iterator[Arrival] = traffic.arrivals()
+        self._upcoming: EventHeap[Arrival] = EventHeap()  # follow-ups, and the next one of `_arrivals`
+        self._next_arrival: Arrival | None = None
+
+    def run(self, progress: Progress | None = None) -> SimulationReport:
+        """Runs to the end of the traffic; to be called once."""
+        self._draw_arrival(0.0)
+        while self._loop.has_work or self._upcoming:
+            if not self._loop.has_work:
+                self._clock.advance_to(self._upcoming.next_time_s())
+            self._take_arrivals()
+            if self._step() and progress is not None:
+                progress(self._recorder.num_finished + self._recorder.num_refused)
+        return self._recorder.report(self._scheduler.stats().total_preempted)
+
+    def _take_arrivals(self) -> None:
+        now_s = self._clock.now_s
+        while self._upcoming and self._upcoming.next_time_s() <= now_s:
+            arrival = self._upcoming.pop()
+            if arrival is self._next_arrival:
+                self._draw_arrival(arrival.time_s)
+            try:
+                self._scheduler.add([arrival.request], now_s)
+            except (RequestTooLarge, QueueFull):
+                self._recorder.refused()
+                self._follow_up(arrival, now_s)
+            else:
+                self._recorder.arrived(arrival.request, arrival.time_s)
+
+    def _step(self) -> bool:
+        """Does one pass. Returns whether requests ended in it."""
+        updates = self._loop.step(self._clock.now_s)
+        now_s = self._clock.now_s
+        ended = self._recorder.updated(updates, now_s)
+        for request in ended:
+            self._follow_up(Arrival(now_s, request), now_s)
+        return bool(ended)
+
+    def _follow_up(self, ended: Arrival, now_s: float) -> None:
+        arrival = self._traffic.follow_up(ended.request, now_s)
+        if arrival is not None:
+            self._upcoming.push(arrival.time_s, arrival)
+
+    def _draw_arrival(self, previous_s: float) -> None:
+        """Puts the next request of `_arrivals` on the heap: one at a time, so a million need no memory."""
+        self._next_arrival = arrival = next(self._arrivals, None)
+        if arrival is None:
+            return
+        if not previous_s <= arrival.time_s < float("inf"):
+            raise InvalidWorkload(
+                f"request {arrival.request.request_id!r} arrives at {arrival.time_s} s, "
+                f"after one at {previous_s} s"
+            )
+        self._upcoming.push(arrival.time_s, arrival)
