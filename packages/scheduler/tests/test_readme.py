@@ -4,7 +4,7 @@ from pathlib import Path
 from minivllm_scheduler import Request
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-EXAMPLE, PRINTED, POLICIES = re.findall(r"```(?:python|text)\n(.*?)```", README, re.DOTALL)[:3]
+EXAMPLE, PRINTED, POLICIES, RECORDINGS = re.findall(r"```(?:python|text)\n(.*?)```", README, re.DOTALL)[:4]
 
 
 def run(example):
@@ -27,3 +27,10 @@ def test_the_policies_are_asked():
         )
     assert [row.request_id for row in scheduler.schedule(0.0).rows] == ["short", "long"]
     assert scheduler.stats().total_policy_faults == 0
+
+
+def test_a_recording_is_replayed(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    run(EXAMPLE + RECORDINGS)
+    assert capsys.readouterr().out.splitlines()[-1] == "None"
+    assert (tmp_path / "run.jsonl").read_text().startswith('{"event":"setup","schema":1,')
