@@ -5,6 +5,7 @@ import asyncio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from minivllm_server.errors import error_response, unavailable
+from minivllm_server.json_response import AsciiJSONResponse
 
 
 class Admission:
@@ -26,10 +27,19 @@ class Admission:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        refusal = error_response(unavailable("the server is shutting down", code="shutting_down"))
         if self._closed:
-            await refusal(scope, receive, send)
+            await _refusal()(scope, receive, send)
             return
+        self._num_open += 1
+        self._idle.clear()
+        try:
+            await self._admit(scope, receive, send)
+        finally:
+            self._num_open -= 1
+            if self._num_open == 0:
+                self._idle.set()
+
+    async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         has_begun = False
 
         async def send_answer(message: Message) -> None:
@@ -37,19 +47,13 @@ class Admission:
             has_begun = True
             await send(message)
 
-        self._num_open += 1
-        self._idle.clear()
         try:
             await self._app(scope, receive, send_answer)
         except asyncio.CancelledError:
             if not self._closed:
                 raise
             if not has_begun:
-                await refusal(scope, receive, send)
-        finally:
-            self._num_open -= 1
-            if self._num_open == 0:
-                self._idle.set()
+                await _refusal()(scope, receive, send)
 
     def close(self) -> None:
         """Refuses every request from now on; open ones go on."""
@@ -58,3 +62,7 @@ class Admission:
     async def idle(self) -> None:
         """Waits until no request is open."""
         await self._idle.wait()
+
+
+def _refusal() -> AsciiJSONResponse:
+    return error_response(unavailable("the server is shutting down", code="shutting_down"))
