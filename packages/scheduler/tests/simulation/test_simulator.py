@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from minivllm_kvcache import InvalidArgument
 from minivllm_scheduler import LEAST_COMPUTED, Request, SchedulerConfig
 from minivllm_scheduler.simulation import (
-    Arrival,
     ClosedLoop,
     ConstantCost,
     FixedLength,
@@ -24,6 +23,7 @@ from minivllm_scheduler.simulation import (
     SimulatedEngine,
     Simulator,
     SyntheticWorkload,
+    TimedRequest,
     Trace,
     TraceRow,
     UniformLength,
@@ -184,7 +184,7 @@ class Disordered:
 
     def arrivals(self):
         for name, time_s in (("a", 2.0), ("b", 1.0)):
-            yield Arrival(time_s, Request(request_id=name, prompt_token_ids=[1], max_tokens=1))
+            yield TimedRequest(time_s, Request(request_id=name, prompt_token_ids=[1], max_tokens=1))
 
     def follow_up(self, request, now_s):
         return None

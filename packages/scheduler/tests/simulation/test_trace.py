@@ -45,6 +45,7 @@ def test_rows_of_a_group_share_as_many_tokens_as_both_have_of_it():
         (TraceRow(1.0, 4, 1, "a", 5), "prefix_tokens", 5),
         (TraceRow(1.0, 4, 1, "a", 0), "prefix_tokens", 0),
         (TraceRow(1.0, 4, 1, "", 1), "prefix_group", "''"),
+        (TraceRow(1.0, 4, 1, "a\r", 1), "prefix_group", r"'a\\r'"),
     ],
 )
 def test_a_bad_row_is_refused_with_its_place_field_and_value(row, field, value):

@@ -6,7 +6,7 @@ from minivllm_scheduler.simulation import InvalidTrace, Trace, TraceRow, read_tr
 
 HEADER = b"arrival_time_s,prompt_tokens,output_tokens,prefix_group,prefix_tokens\n"
 
-groups = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=5)
+groups = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=5).filter(str.isprintable)
 
 
 @st.composite

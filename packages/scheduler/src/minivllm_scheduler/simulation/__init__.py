@@ -16,10 +16,9 @@ from minivllm_scheduler.simulation.simulator import SimulatedEngine, Simulator, 
 from minivllm_scheduler.simulation.synthetic import MultiTurn, SharedPrefixes, SyntheticWorkload
 from minivllm_scheduler.simulation.trace import Trace, TraceRow
 from minivllm_scheduler.simulation.trace_file import read_trace, write_trace
-from minivllm_scheduler.simulation.traffic import Arrival, Traffic, Workload
+from minivllm_scheduler.simulation.traffic import TimedRequest, Traffic, Workload
 
 __all__ = [
-    "Arrival",
     "ArrivalProcess",
     "ClosedLoop",
     "ConstantCost",
@@ -48,6 +47,7 @@ __all__ = [
     "Simulator",
     "StepLoad",
     "SyntheticWorkload",
+    "TimedRequest",
     "Trace",
     "TraceRow",
     "Traffic",

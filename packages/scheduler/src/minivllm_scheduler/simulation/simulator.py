@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from minivllm_kvcache import KVCacheManager
 from minivllm_scheduler.config import SchedulerConfig
 from minivllm_scheduler.errors import QueueFull, RequestTooLarge
-from minivllm_scheduler.policy import FCFS, LIFO, VictimPolicy, WaitingOrder
+from minivllm_scheduler.policy import FCFS, LIFO, AdmissionPolicy, VictimPolicy, WaitingOrder
 from minivllm_scheduler.scheduler import Scheduler
 from minivllm_scheduler.simulation.clock import VirtualClock
 from minivllm_scheduler.simulation.cost import CostModel
@@ -14,7 +14,7 @@ from minivllm_scheduler.simulation.errors import InvalidCost, InvalidWorkload, r
 from minivllm_scheduler.simulation.event_heap import EventHeap
 from minivllm_scheduler.simulation.recorder import Recorder
 from minivllm_scheduler.simulation.report import SimulationReport
-from minivllm_scheduler.simulation.traffic import Arrival, Traffic, Workload
+from minivllm_scheduler.simulation.traffic import TimedRequest, Traffic, Workload
 from minivllm_scheduler.simulation.virtual_executor import VirtualExecutor
 from minivllm_scheduler.step_loop import StepLoop
 
@@ -26,6 +26,8 @@ Progress = Callable[[int], None]
 class SimulatedEngine:
     """The engine to simulate.
 
+    A policy that keeps state, as a fair share does, serves one simulation: the next one needs a new one.
+
     Attributes:
         config: Limits of its scheduler.
         num_blocks: KV blocks in its pool.
@@ -33,6 +35,7 @@ class SimulatedEngine:
         prefix_caching: Whether equal prefixes are computed once.
         order: Who waits in front.
         victim: Who is preempted.
+        admission: How much room an admission must leave; None for the watermark of `config`.
         run_ahead: Whether the next step is scheduled while one is on the device.
         host_s: Seconds of host work per step, on top of what the cost model says of the device.
 
@@ -46,6 +49,7 @@ class SimulatedEngine:
     prefix_caching: bool = True
     order: WaitingOrder = FCFS
     victim: VictimPolicy = LIFO
+    admission: AdmissionPolicy | None = None
     run_ahead: bool = False
     host_s: float = 0.0
 
@@ -80,15 +84,17 @@ class Simulator:
 
     def __init__(self, engine: SimulatedEngine, cost: CostModel, traffic: Traffic) -> None:
         kv = KVCacheManager(engine.num_blocks, engine.block_size, prefix_caching=engine.prefix_caching)
-        self._scheduler = Scheduler(engine.config, kv, order=engine.order, victim=engine.victim)
+        self._scheduler = Scheduler(
+            engine.config, kv, order=engine.order, victim=engine.victim, admission=engine.admission
+        )
         self._clock = VirtualClock()
         self._recorder = Recorder(kv)
         executor = VirtualExecutor(self._clock, cost, engine.host_s, self._recorder)
         self._loop = StepLoop(self._scheduler, executor, run_ahead=engine.run_ahead)
         self._traffic = traffic
-        self._arrivals: Iterator[Arrival] = traffic.arrivals()
-        self._upcoming: EventHeap[Arrival] = EventHeap()  # follow-ups, and the next one of `_arrivals`
-        self._next_arrival: Arrival | None = None
+        self._arrivals: Iterator[TimedRequest] = traffic.arrivals()
+        self._upcoming: EventHeap[TimedRequest] = EventHeap()  # follow-ups, and the next one of `_arrivals`
+        self._next_arrival: TimedRequest | None = None
 
     def run(self, progress: Progress | None = None) -> SimulationReport:
         """Runs to the end of the traffic; to be called once."""
@@ -121,10 +127,10 @@ class Simulator:
         now_s = self._clock.now_s
         ended = self._recorder.updated(updates, now_s)
         for request in ended:
-            self._follow_up(Arrival(now_s, request), now_s)
+            self._follow_up(TimedRequest(now_s, request), now_s)
         return bool(ended)
 
-    def _follow_up(self, ended: Arrival, now_s: float) -> None:
+    def _follow_up(self, ended: TimedRequest, now_s: float) -> None:
         arrival = self._traffic.follow_up(ended.request, now_s)
         if arrival is not None:
             self._upcoming.push(arrival.time_s, arrival)

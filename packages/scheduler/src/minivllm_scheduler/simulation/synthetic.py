@@ -10,7 +10,7 @@ from minivllm_scheduler.request import Request
 from minivllm_scheduler.simulation.arrivals import ArrivalProcess, ClosedLoop
 from minivllm_scheduler.simulation.errors import InvalidWorkload, require_at_least
 from minivllm_scheduler.simulation.lengths import FixedLength, LengthDistribution
-from minivllm_scheduler.simulation.traffic import SAMPLED_TOKEN_ID, Arrival, FreshTokenIds
+from minivllm_scheduler.simulation.traffic import SAMPLED_TOKEN_ID, FreshTokenIds, TimedRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class SyntheticTraffic:
         self._num_sent = 0
         self._later_turns: dict[str, deque[_Turn]] = {}  # by the request under way
 
-    def arrivals(self) -> Iterator[Arrival]:
+    def arrivals(self) -> Iterator[TimedRequest]:
         """The first request of each session."""
         rng = random.Random(f"{self._workload.seed}/arrivals")  # noqa: S311 - reproducible on purpose
         for time_s in self._workload.arrivals.times_s(rng):
@@ -118,7 +118,7 @@ class SyntheticTraffic:
                 return
             yield self._begin_session(time_s)
 
-    def follow_up(self, request: Request, now_s: float) -> Arrival | None:
+    def follow_up(self, request: Request, now_s: float) -> TimedRequest | None:
         """The next turn of the conversation, or the next session of the closed loop's user."""
         turns = self._later_turns.pop(request.request_id, None)
         if turns is not None:
@@ -129,14 +129,14 @@ class SyntheticTraffic:
             return self._begin_session(now_s + self._pause_s(loop.think_time_s))
         return None
 
-    def _begin_session(self, time_s: float) -> Arrival:
+    def _begin_session(self, time_s: float) -> TimedRequest:
         num_turns = min(self._multi_turn.turns.draw(self._rng), self._num_unplanned)
         self._num_unplanned -= num_turns
         turns = deque(self._draw_turn() for _ in range(num_turns))
         prefix = self._rng.choice(self._prefixes) if self._prefixes else ()
         return self._send(time_s, turns, prefix)
 
-    def _send(self, time_s: float, turns: deque[_Turn], history: Sequence[int]) -> Arrival:
+    def _send(self, time_s: float, turns: deque[_Turn], history: Sequence[int]) -> TimedRequest:
         turn = turns.popleft()
         added = self._ids.take(turn.num_prompt_tokens)
         request = Request(
@@ -147,7 +147,7 @@ class SyntheticTraffic:
         self._num_sent += 1
         if turns:
             self._later_turns[request.request_id] = turns
-        return Arrival(time_s, request)
+        return TimedRequest(time_s, request)
 
     def _draw_turn(self) -> _Turn:
         workload = self._workload

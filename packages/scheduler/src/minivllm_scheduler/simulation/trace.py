@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from minivllm_scheduler.request import Request
 from minivllm_scheduler.simulation.errors import InvalidTrace
 from minivllm_scheduler.simulation.lengths import MAX_LENGTH_TOKENS
-from minivllm_scheduler.simulation.traffic import Arrival, FreshTokenIds
+from minivllm_scheduler.simulation.traffic import FreshTokenIds, TimedRequest
 
 
 class TraceRow(NamedTuple):
@@ -28,7 +28,8 @@ class TraceRow(NamedTuple):
         arrival_time_s: Seconds since the start.
         prompt_tokens: Length of the prompt, shared prefix included.
         output_tokens: Length of the answer.
-        prefix_group: Requests of one group begin with the same tokens; None: with tokens of its own.
+        prefix_group: Requests of one group begin with the same tokens; None: with tokens of its own. A name of
+            printable characters.
         prefix_tokens: How many tokens are the group's, at most `prompt_tokens`; 0 without a group.
     """
 
@@ -49,7 +50,7 @@ def check_trace_row(row: TraceRow, previous_s: float, where: str) -> None:
 
     Args:
         row: The row.
-        previous_s: Arrival of the row before it; 0 for the first.
+        previous_s: TimedRequest of the row before it; 0 for the first.
         where: The row's place, for the message.
 
     Raises:
@@ -61,8 +62,10 @@ def check_trace_row(row: TraceRow, previous_s: float, where: str) -> None:
     for field in ("prompt_tokens", "output_tokens"):
         if not 1 <= getattr(row, field) <= MAX_LENGTH_TOKENS:
             raise InvalidTrace(where, field, getattr(row, field), f"in [1, {MAX_LENGTH_TOKENS}]")
-    if row.prefix_group == "":
-        raise InvalidTrace(where, "prefix_group", "", "a name, or absent")
+    if row.prefix_group is not None and not (row.prefix_group and row.prefix_group.isprintable()):
+        raise InvalidTrace(
+            where, "prefix_group", row.prefix_group, "a name of printable characters, or absent"
+        )
     if row.prefix_group is None and row.prefix_tokens != 0:
         raise InvalidTrace(where, "prefix_tokens", row.prefix_tokens, "absent without a prefix_group")
     if row.prefix_group is not None and not 1 <= row.prefix_tokens <= row.prompt_tokens:
@@ -111,7 +114,7 @@ class TraceTraffic:
                 lengths[row.prefix_group] = max(lengths.get(row.prefix_group, 0), row.prefix_tokens)
         self._prefixes = {group: self._ids.take(length) for group, length in lengths.items()}
 
-    def arrivals(self) -> Iterator[Arrival]:
+    def arrivals(self) -> Iterator[TimedRequest]:
         """The request of each row."""
         for number, row in enumerate(self._rows):
             own = self._ids.take(row.prompt_tokens - row.prefix_tokens)
@@ -120,7 +123,7 @@ class TraceTraffic:
                 prefix = self._prefixes[row.prefix_group][: row.prefix_tokens]
                 prompt = (*prefix, *own)
             request = Request(request_id=str(number), prompt_token_ids=prompt, max_tokens=row.output_tokens)
-            yield Arrival(row.arrival_time_s, request)
+            yield TimedRequest(row.arrival_time_s, request)
 
     def follow_up(self, request: Request, now_s: float) -> None:  # noqa: ARG002 - a trace does not react
         """Nothing: a trace goes on whatever the engine does."""

@@ -9,7 +9,7 @@ SAMPLED_TOKEN_ID: Final = 0
 """The id that every simulated step samples; no prompt contains it except as an earlier answer."""
 
 
-class Arrival(NamedTuple):
+class TimedRequest(NamedTuple):
     """A request, and when it reaches the engine.
 
     Attributes:
@@ -24,10 +24,10 @@ class Arrival(NamedTuple):
 class Traffic(Protocol):
     """The requests of one run. Used up by it."""
 
-    def arrivals(self) -> Iterator[Arrival]:
+    def arrivals(self) -> Iterator[TimedRequest]:
         """Requests that come whatever the engine does, in order of time."""
 
-    def follow_up(self, request: Request, now_s: float) -> Arrival | None:
+    def follow_up(self, request: Request, now_s: float) -> TimedRequest | None:
         """What arrives because `request` ended or was refused at `now_s`; not before `now_s`."""
 
 
