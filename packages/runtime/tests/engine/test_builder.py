@@ -56,6 +56,14 @@ def test_a_longer_one_is_refused_with_the_numbers(settings, numbers):
     assert all(number in str(refusal.value) for number in numbers)
 
 
+@pytest.mark.parametrize(
+    "settings", [{"num_blocks": 10**12}, {"num_blocks": 1, "block_size": 10**15}], ids=str
+)
+def test_a_pool_that_no_memory_holds_is_refused(settings):
+    with pytest.raises(InvalidParameter, match="num_blocks"):
+        assemble(**settings)
+
+
 def test_a_pool_of_no_chosen_size_holds_what_all_requests_can_use_and_no_more():
     assert assemble().num_blocks == 2 * CONTEXT // 4
 

@@ -3,7 +3,7 @@ import torch
 
 from minivllm_runtime.errors import InvalidParameter
 from minivllm_runtime.worker.kv_cache import KVCacheTensors
-from minivllm_runtime.worker.memory import default_num_blocks, kv_block_bytes
+from minivllm_runtime.worker.memory import check_pool_fits, default_num_blocks, kv_block_bytes
 
 from .test_kv_cache import CONFIG
 
@@ -26,3 +26,15 @@ def test_a_pool_is_no_larger_than_useful_and_than_the_budget():
 def test_a_block_that_does_not_fit_is_refused():
     with pytest.raises(InvalidParameter, match=f"{2**40} bytes"):
         default_num_blocks(2**40, most_useful=10, device=CPU)
+
+
+@pytest.mark.parametrize(("num_blocks", "block_bytes"), [(10**11, 1024), (1, 10**14)])
+def test_a_chosen_pool_larger_than_the_memory_is_refused_with_the_numbers(num_blocks, block_bytes):
+    with pytest.raises(InvalidParameter) as refusal:
+        check_pool_fits(num_blocks, block_bytes, CPU)
+    assert refusal.value.param == "num_blocks"
+    assert all(str(number) in str(refusal.value) for number in (num_blocks, block_bytes))
+
+
+def test_a_chosen_pool_may_be_larger_than_the_default():
+    check_pool_fits(2**12 + 1, 2**20, CPU)

@@ -20,7 +20,7 @@ from minivllm_runtime.models.decoder import Decoder
 from minivllm_runtime.models.model_config import ModelConfig
 from minivllm_runtime.tokenizer import Tokenizer
 from minivllm_runtime.worker.kv_cache import KVCacheTensors
-from minivllm_runtime.worker.memory import default_num_blocks, kv_block_bytes
+from minivllm_runtime.worker.memory import check_pool_fits, default_num_blocks, kv_block_bytes
 from minivllm_runtime.worker.model_runner import Model, ModelRunner
 from minivllm_runtime.worker.request_states import RequestStates
 from minivllm_scheduler import Scheduler, SchedulerConfig
@@ -203,12 +203,13 @@ def _size_pool(
 ) -> tuple[int, int]:
     """Blocks in the pool, and the longest request that both context and pool allow."""
     context = _resolve_context(config, model_config)
+    block_bytes = kv_block_bytes(model_config, config.block_size, dtype)
     if config.num_blocks is None:
         most_useful = config.max_num_seqs * -(-context // config.block_size)
-        block_bytes = kv_block_bytes(model_config, config.block_size, dtype)
         num_blocks = default_num_blocks(block_bytes, most_useful, device)
     else:
         num_blocks = config.num_blocks
+        check_pool_fits(num_blocks, block_bytes, device)
     capacity = num_blocks * config.block_size
     # The last token of a request is never computed, so it needs no place in the pool.
     longest = min(context, capacity + 1)

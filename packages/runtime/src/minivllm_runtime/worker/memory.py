@@ -30,11 +30,32 @@ def default_num_blocks(block_bytes: int, most_useful: int, device: torch.device)
         free_bytes, _ = torch.cuda.mem_get_info(device)
         budget = int(free_bytes * _CUDA_FRACTION)
     else:
-        physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        budget = min(int(physical * _CPU_FRACTION), _CPU_LIMIT_BYTES)
+        budget = min(int(_memory_bytes(device) * _CPU_FRACTION), _CPU_LIMIT_BYTES)
     num_blocks = min(budget // block_bytes, most_useful)
     if num_blocks < 1:
         raise InvalidParameter(
             "num_blocks", f"no KV block of {block_bytes} bytes fits into {budget} bytes of memory"
         )
     return num_blocks
+
+
+def check_pool_fits(num_blocks: int, block_bytes: int, device: torch.device) -> None:
+    """Refuse a chosen pool that the device cannot hold even if it holds nothing else.
+
+    Raises:
+        InvalidParameter: the pool is larger than the device's memory.
+    """
+    pool_bytes, memory_bytes = num_blocks * block_bytes, _memory_bytes(device)
+    if pool_bytes > memory_bytes:
+        raise InvalidParameter(
+            "num_blocks",
+            f"num_blocks ({num_blocks}) of {block_bytes} bytes each take {pool_bytes} bytes; "
+            f"{device} has {memory_bytes} bytes of memory",
+        )
+
+
+def _memory_bytes(device: torch.device) -> int:
+    """All memory of the device, in use or not."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[1]
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
