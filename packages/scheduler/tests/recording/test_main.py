@@ -4,8 +4,9 @@ import sys
 
 import pytest
 
-from minivllm_scheduler.recording import count, read_recording, write_recording
+from minivllm_scheduler.recording import count, read_recording, trace_of, write_recording
 from minivllm_scheduler.recording.__main__ import main
+from minivllm_scheduler.simulation import read_trace
 
 
 @pytest.fixture
@@ -57,3 +58,17 @@ def test_a_file_that_is_no_recording_is_refused(tmp_path, capsys):
     assert "line 1 is not JSON" in capsys.readouterr().err
     assert main(["replay", str(path), str(tmp_path / "out.jsonl")]) == 2
     assert not (tmp_path / "out.jsonl").exists()
+    assert main(["compare", str(path), str(tmp_path / "absent.jsonl")]) == 2
+
+
+def test_a_trace_is_written_for_the_simulator(recording, run_file, tmp_path, capsys):
+    path = tmp_path / "trace.csv"
+    assert main(["trace", str(run_file), str(path)]) == 0
+    trace = read_trace(path)
+    assert trace == trace_of(recording)
+    assert capsys.readouterr().out == f"{trace.num_requests} requests\n"
+
+
+def test_a_trace_of_another_format_is_refused(run_file, tmp_path, capsys):
+    assert main(["trace", str(run_file), str(tmp_path / "trace.xml")]) == 2
+    assert "trace.xml" in capsys.readouterr().err

@@ -16,6 +16,7 @@ from minivllm_scheduler.recording.events import (
 from minivllm_scheduler.recording.json_lines import SCHEMA, line_writer, read_recording, write_recording
 from minivllm_scheduler.recording.recorder import RecordingScheduler
 from minivllm_scheduler.recording.replay import replay
+from minivllm_scheduler.recording.trace import trace_of
 
 __all__ = [
     "SCHEMA",
@@ -36,5 +37,6 @@ __all__ = [
     "line_writer",
     "read_recording",
     "replay",
+    "trace_of",
     "write_recording",
 ]

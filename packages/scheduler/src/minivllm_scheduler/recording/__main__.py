@@ -1,4 +1,4 @@
-"""`python -m minivllm_scheduler.recording`: replay a recorded run, or compare two."""
+"""`python -m minivllm_scheduler.recording`: replay a recorded run, compare two, or make a trace of one."""
 
 import argparse
 import sys
@@ -11,10 +11,13 @@ from minivllm_scheduler.recording.counts import count
 from minivllm_scheduler.recording.events import Event, Recording
 from minivllm_scheduler.recording.json_lines import read_recording, write_recording
 from minivllm_scheduler.recording.replay import replay
+from minivllm_scheduler.recording.trace import trace_of
+from minivllm_scheduler.simulation.errors import InvalidTrace
+from minivllm_scheduler.simulation.trace_file import write_trace
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command. Returns 0, 1 if decisions differ, 2 if a recording cannot be read."""
+    """Runs a command. Returns 0, 1 if decisions differ, 2 if a file cannot be used."""
     parser = argparse.ArgumentParser(prog="python -m minivllm_scheduler.recording", description=__doc__)
     commands = parser.add_subparsers(required=True)
     replaying = commands.add_parser("replay", help="run the scheduler on the commands and ids of a recording")
@@ -25,10 +28,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     comparing.add_argument("left", type=Path)
     comparing.add_argument("right", type=Path)
     comparing.set_defaults(run=lambda options: _compare(options.left, options.right))
+    tracing = commands.add_parser("trace", help="write the workload of a recording as a trace")
+    tracing.add_argument("recording", type=Path)
+    tracing.add_argument("output", type=Path, help="a .csv or .jsonl file")
+    tracing.set_defaults(run=lambda options: _trace(options.recording, options.output))
     options = parser.parse_args(arguments)
     try:
         return int(options.run(options))
-    except InvalidRecording as error:
+    except ReplayDiverged as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    except (InvalidRecording, InvalidTrace, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
 
@@ -37,11 +47,8 @@ def _replay(source: Path, target: Path) -> int:
     events: list[Event] = []
     try:
         replay(read_recording(source), events.append)
-    except ReplayDiverged as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
     finally:
-        if events:
+        if events:  # what was decided until a divergence
             write_recording(Recording.of(events), target)
     sys.stdout.write(f"{count(Recording.of(events))}\n")
     return 0
@@ -52,6 +59,13 @@ def _compare(left: Path, right: Path) -> int:
     difference = first_difference(*recordings)
     sys.stdout.write(f"{difference or f'{len(recordings[0].outputs())} steps are equal'}\n")
     return 1 if difference else 0
+
+
+def _trace(source: Path, target: Path) -> int:
+    trace = trace_of(read_recording(source))
+    write_trace(target, trace)
+    sys.stdout.write(f"{trace.num_requests} requests\n")
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,18 +1,23 @@
 """The real scheduler and step loop on a recording's commands and sampled ids: no model, no clock, equal decisions."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 from minivllm_kvcache import KVCacheManager
 from minivllm_scheduler.errors import ReplayDiverged, SchedulerError
-from minivllm_scheduler.output import SchedulerOutput, StepResult
+from minivllm_scheduler.output import RequestUpdate, SchedulerOutput, StepResult
 from minivllm_scheduler.recording.events import Aborted, Added, Event, Failed, PassBegan, Recording, Sampled
-from minivllm_scheduler.recording.policy_names import policies_of
+from minivllm_scheduler.recording.policy_names import Policy, policies_of
 from minivllm_scheduler.recording.recorder import RecordingScheduler
 from minivllm_scheduler.step_loop import StepLoop
 
 
-def replay(recording: Recording, record: Callable[[Event], object], **policies: Callable[..., Any]) -> None:
+def replay(
+    recording: Recording,
+    record: Callable[[Event], object],
+    *,
+    on_updates: Callable[[tuple[RequestUpdate, ...]], object] | None = None,
+    **policies: Policy,
+) -> None:
     """Gives a new scheduler the inputs of a recording, and records what it decides.
 
     Outputs of `recording`, if it has any, are not looked at: compare them with the new ones.
@@ -20,13 +25,16 @@ def replay(recording: Recording, record: Callable[[Event], object], **policies: 
     Args:
         recording: Commands by pass and sampled ids.
         record: Called with every event of the new run.
-        policies: `order` or `victim`, in place of those that the recording names.
+        on_updates: Called with the new output ids of every pass.
+        policies: `order`, `victim` and so on, in place of those that the recording names.
 
     Raises:
         InvalidRecording: It names a policy that this package does not have.
         ReplayDiverged: The scheduler decided differently, so that a command or result does not fit any more.
     """
-    _Replay(recording, record, policies).run()
+    for updates in _Replay(recording, record, policies).passes():
+        if on_updates is not None:
+            on_updates(updates)
 
 
 class _NoResult(Exception):
@@ -52,7 +60,7 @@ class _RecordedResults:
 
 class _Replay:
     def __init__(
-        self, recording: Recording, record: Callable[[Event], object], policies: dict[str, Callable[..., Any]]
+        self, recording: Recording, record: Callable[[Event], object], policies: dict[str, Policy]
     ) -> None:
         setup = recording.setup
         kv = KVCacheManager(setup.num_blocks, setup.block_size, prefix_caching=setup.prefix_caching)
@@ -67,34 +75,38 @@ class _Replay:
         self._loop = StepLoop(self._scheduler, self._results, run_ahead=setup.run_ahead)
         self._inputs: Sequence[Event] = recording.without_outputs().events
 
-    def run(self) -> None:
+    def passes(self) -> Iterator[tuple[RequestUpdate, ...]]:
+        """Does what was recorded; yields the updates of each pass."""
         num_passes = 0
         for index, event in enumerate(self._inputs):
-            num_passes += isinstance(event, PassBegan)
             try:
-                self._do(event, self._inputs[index + 1 : index + 2])
+                if isinstance(event, PassBegan):
+                    yield self._pass(event.now, self._inputs[index + 1 : index + 2])
+                    num_passes += 1
+                else:
+                    self._command(event)
             except SchedulerError as error:
-                raise ReplayDiverged(f"{_place(event, num_passes)}: {error}") from error
+                place = "" if isinstance(event, PassBegan) else f"{type(event).__name__} before "
+                raise ReplayDiverged(f"{place}pass {num_passes}: {error}") from error
 
-    def _do(self, event: Event, following: Sequence[Event]) -> None:
+    def _command(self, event: Event) -> None:
         match event:
             case Added(now, requests):
                 self._scheduler.add(requests, now)
             case Aborted(now, request_id):
                 if not self._scheduler.abort(request_id, now):
                     raise ReplayDiverged(f"request {request_id!r} has ended, in the recording it had not")
-            case PassBegan(now):
-                self._pass(now, following)
             case Failed(now):
                 self._loop.fail(now)
 
-    def _pass(self, now: float, following: Sequence[Event]) -> None:
+    def _pass(self, now: float, following: Sequence[Event]) -> tuple[RequestUpdate, ...]:
         """One pass of the step loop, whose result follows in the recording if it took one in."""
         match following:
             case [Sampled(result)]:
                 self._results.due = result
+        updates: tuple[RequestUpdate, ...] = ()
         try:
-            self._loop.step(now)
+            updates = self._loop.step(now)
         except _NoResult:
             # A fault of the recorded executor, or the end of a recording that was cut off.
             if following and not isinstance(following[0], Failed):
@@ -102,9 +114,4 @@ class _Replay:
         if self._results.due is not None:
             step_id = self._results.due.step_id
             raise ReplayDiverged(f"it does not ask for the recorded result of step {step_id}")
-
-
-def _place(event: Event, num_passes: int) -> str:
-    if isinstance(event, PassBegan):
-        return f"pass {num_passes - 1}"
-    return f"{type(event).__name__} before pass {num_passes}"
+        return updates
