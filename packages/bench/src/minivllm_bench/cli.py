@@ -16,6 +16,7 @@ from minivllm_bench.machine import read_machine
 from minivllm_bench.offline import Measurement, measure
 from minivllm_bench.placement import DeviceChoice, DTypeChoice, default_threads, resolve_device, resolve_dtype
 from minivllm_bench.report import RunSettings, to_json, to_table
+from minivllm_bench.scheduler_command import scheduler
 from minivllm_bench.workloads import Workload, find_workload
 
 USAGE_ERROR = 2
@@ -23,6 +24,7 @@ FAILURE = 1
 INTERRUPTED = 130
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app.command()(scheduler)
 
 
 @app.callback()

@@ -110,13 +110,16 @@ def ratios(measurements: Sequence[Measurement]) -> tuple[Ratio, ...]:
     return tuple(found)
 
 
+def checkout_reservations(machine: MachineFacts) -> tuple[str, ...]:
+    """Why a reader cannot know which code the figures are of; empty if they can."""
+    if machine.git_commit is None:
+        return ("not run from a checkout",)
+    return ("the checkout has uncommitted changes",) if machine.git_dirty else ()
+
+
 def reservations(machine: MachineFacts, settings: RunSettings) -> tuple[str, ...]:
     """Why the figures of a run do not count; empty if they do."""
-    found: list[str] = []
-    if machine.git_commit is None:
-        found.append("not run from a checkout")
-    if machine.git_dirty:
-        found.append("the checkout has uncommitted changes")
+    found = [*checkout_reservations(machine)]
     if settings.repeats < REPEATS_THAT_COUNT:
         found.append(f"{settings.repeats} of at least {REPEATS_THAT_COUNT} repeats")
     return tuple(found)
