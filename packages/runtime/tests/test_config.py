@@ -28,6 +28,18 @@ def test_the_smallest_value_is_taken_and_the_next_smaller_one_refused(name, leas
     assert refusal.value.param == name
 
 
+@pytest.mark.parametrize(("name", "most"), [("max_num_seqs", 65536), ("num_threads", 1024)])
+@pytest.mark.parametrize("excess", [1, 2**70])
+def test_the_largest_value_is_taken_and_a_larger_one_refused(name, most, excess):
+    one_step = {"max_num_batched_tokens": 2**80}
+    assert getattr(EngineConfig(**one_step, **{name: most}), name) == most
+    with pytest.raises(
+        InvalidParameter, match=f"{name} must be at most {most}, got {most + excess}"
+    ) as refusal:
+        EngineConfig(**one_step, **{name: most + excess})
+    assert refusal.value.param == name
+
+
 @pytest.mark.parametrize(("name", "value"), [("dtype", "int8"), ("device", "tpu")])
 def test_an_unknown_choice_is_refused_with_the_known_ones(name, value):
     with pytest.raises(InvalidParameter, match=f"{name} must be one of auto, .*, got '{value}'"):

@@ -18,6 +18,10 @@ _LEAST: Mapping[str, int] = {
     "max_num_waiting": 1,
     "num_threads": 1,
 }
+_MOST: Mapping[str, int] = {
+    "max_num_seqs": 2**16,  # each has a row of its own for as many ids as a request may have
+    "num_threads": 2**10,  # the tensor library crashes when the system gives it no more
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +70,10 @@ class EngineConfig:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise InvalidParameter(name, f"{name} must be at least {least}, got {value}")
+        for name, most in _MOST.items():
+            value = getattr(self, name)
+            if value is not None and value > most:
+                raise InvalidParameter(name, f"{name} must be at most {most}, got {value}")
         if self.max_num_batched_tokens < self.max_num_seqs:
             raise InvalidParameter(
                 "max_num_batched_tokens",
