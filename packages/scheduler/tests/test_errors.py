@@ -6,12 +6,23 @@ from minivllm_scheduler import (
     RequestTooLarge,
     SchedulerError,
     UnexpectedResult,
+    errors,
 )
 
 
 def test_one_base_catches_all():
-    errors = {DuplicateRequest, InvalidConfig, InvalidRequest, QueueFull, RequestTooLarge, UnexpectedResult}
-    assert set(SchedulerError.__subclasses__()) == errors
+    raised = {thing for thing in vars(errors).values() if isinstance(thing, type)} - {SchedulerError}
+    assert all(issubclass(error, SchedulerError) for error in raised)
+    assert raised == {
+        DuplicateRequest,
+        InvalidConfig,
+        InvalidRequest,
+        QueueFull,
+        RequestTooLarge,
+        UnexpectedResult,
+        errors.InvalidRecording,
+        errors.ReplayDiverged,
+    }
 
 
 def test_messages_name_value_and_limit():
