@@ -652,6 +652,45 @@ class TestStats:
         assert world.scheduler.stats().oldest_wait_s == 6.5
 
 
+class TestCost:
+    """What a decode step costs, in calls of functions: exact on any machine, and the time goes with it."""
+
+    @staticmethod
+    def calls_in_a_step(num_requests, num_blocks):
+        config = SchedulerConfig(
+            max_num_seqs=num_requests,
+            max_num_batched_tokens=16 * num_requests,
+            max_model_len=64,
+            max_num_waiting=num_requests,
+        )
+        scheduler = Scheduler(config, KVCacheManager(num_blocks, 4))
+        scheduler.add(
+            [
+                Request(request_id=str(i), prompt_token_ids=range(i, i + 8 + i % 4), max_tokens=9)
+                for i in range(num_requests)
+            ],
+            0.0,
+        )
+        result = StepResult(scheduler.schedule(0.0).step_id, ((1,),) * num_requests)
+        scheduler.update(result, 0.0)
+        calls = []
+        sys.setprofile(lambda _, event, called: calls.append(called) if event.endswith("call") else None)
+        try:
+            output = scheduler.schedule(0.0)
+            scheduler.update(StepResult(output.step_id, result.token_ids), 0.0)
+        finally:
+            sys.setprofile(None)
+        assert len(output.rows) == num_requests
+        return len(calls)
+
+    def test_it_does_not_depend_on_the_size_of_the_pool(self):
+        assert self.calls_in_a_step(64, num_blocks=1000) == self.calls_in_a_step(64, num_blocks=100_000)
+
+    def test_it_grows_linearly_with_the_number_of_requests(self):
+        calls = [self.calls_in_a_step(num_requests, num_blocks=4000) for num_requests in (64, 128, 192)]
+        assert calls[1] - calls[0] == calls[2] - calls[1]
+
+
 RUN = """
 import zlib
 from minivllm_kvcache import KVCacheManager
