@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 
 from minivllm_scheduler.errors import InvalidRecording
-from minivllm_scheduler.recording.typed_json import decoder, encode
+from minivllm_scheduler.recording.typed_json import decode, encode
 
 
 class Point(NamedTuple):
@@ -31,7 +31,7 @@ THING = Thing((Point(1, ("a", "\ud800")), Point(2, ())), frozenset({30, 4}), 0.1
 
 
 def test_what_was_encoded_is_decoded_to_an_equal_value():
-    assert decoder(Thing)(json.loads(encode(THING)), "here") == THING
+    assert decode(Thing, json.loads(encode(THING)), "here") == THING
 
 
 def test_the_text_does_not_depend_on_the_order_of_a_set():
@@ -41,11 +41,11 @@ def test_the_text_does_not_depend_on_the_order_of_a_set():
 
 def test_a_range_becomes_an_array():
     assert encode(range(3)) == "[0,1,2]"
-    assert decoder(Sequence[int])([0, 1, 2], "here") == (0, 1, 2)
+    assert decode(Sequence[int], [0, 1, 2], "here") == (0, 1, 2)
 
 
 def test_a_field_with_a_default_may_be_missing():
-    assert decoder(Thing)({"points": [], "ids": []}, "here") == Thing((), frozenset())
+    assert decode(Thing, {"points": [], "ids": []}, "here") == Thing((), frozenset())
 
 
 def test_what_has_no_json_form_is_refused():
@@ -79,4 +79,4 @@ def test_what_has_no_json_form_is_refused():
 )
 def test_a_value_of_another_type_is_refused_by_its_place(hint, value, message):
     with pytest.raises(InvalidRecording, match=message):
-        decoder(hint)(value, "here")
+        decode(hint, value, "here")

@@ -20,7 +20,7 @@ from typing import Final, TextIO, get_args
 
 from minivllm_scheduler.errors import InvalidRecording
 from minivllm_scheduler.recording.events import Event, Recording, Setup
-from minivllm_scheduler.recording.typed_json import decoder, encode
+from minivllm_scheduler.recording.typed_json import decode, encode
 
 SCHEMA: Final = 1
 """Number of this format."""
@@ -72,4 +72,4 @@ def _events(lines: Iterable[str]) -> Iterator[Event]:
             raise InvalidRecording(f"{place} has no event of {', '.join(_KINDS)}: {line[:80].strip()!r}")
         if kind is Setup and (schema := values.pop("schema", None)) != SCHEMA:
             raise InvalidRecording(f"{place}: schema is {schema!r}, this version reads {SCHEMA}")
-        yield decoder(kind)(values, place)
+        yield decode(kind, values, place)

@@ -12,8 +12,21 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from minivllm_scheduler.errors import InvalidRecording
 
-Decoder = Callable[[object, str], Any]
-"""Turns a JSON value into a typed one; the second argument is its place, for the error."""
+_Reader = Callable[[object], Any]
+"""Turns a JSON value into a typed one, or raises `_Misfit`."""
+
+
+class _Misfit(Exception):
+    """A value of the wrong type; the place is put together on the way out, so that a sound value costs none."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.place = ""
+        self.problem = problem
+
+    def inside(self, part: str) -> "_Misfit":
+        self.place = part + self.place
+        return self
 
 
 def encode(value: object) -> str:
@@ -31,12 +44,25 @@ def _plain(value: object) -> object:
     raise TypeError(f"{type(value).__name__} has no JSON form here: {value!r}")
 
 
-@cache
-def decoder(hint: Any) -> Decoder:
-    """What reads values of an annotated type.
+def decode(hint: Any, value: object, place: str) -> Any:
+    """The typed value of a JSON value.
 
-    Its decoders raise InvalidRecording, naming the place and the value, where the JSON is of another type.
+    Args:
+        hint: Its type: an annotation made of dataclasses, named tuples, arrays, dicts and scalars.
+        value: What `json.loads` gave.
+        place: Where it stands, for the error.
+
+    Raises:
+        InvalidRecording: The JSON is of another type; the message names the place within `value`.
     """
+    try:
+        return _reader(hint)(value)
+    except _Misfit as misfit:
+        raise InvalidRecording(f"{place}{misfit.place}{misfit.problem}") from misfit
+
+
+@cache
+def _reader(hint: Any) -> _Reader:
     if hint in (str, int, bool):
         return _scalar(hint)
     if hint is float:
@@ -47,86 +73,97 @@ def decoder(hint: Any) -> Decoder:
         return _record(hint)
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is UnionType and NoneType in arguments:
-        return _optional(decoder(next(each for each in arguments if each is not NoneType)))
+        return _optional(_reader(next(each for each in arguments if each is not NoneType)))
     if origin is dict:
-        return _mapping(decoder(arguments[1]))
-    return _array(frozenset if origin is frozenset else tuple, decoder(arguments[0]))
+        return _mapping(_reader(arguments[1]))
+    return _array(frozenset if origin is frozenset else tuple, _reader(arguments[0]))
 
 
-def _refuse(place: str, value: object, expected: str) -> InvalidRecording:
+def _wrong(value: object, expected: str) -> _Misfit:
     shown = repr(value)
-    return InvalidRecording(
-        f"{place} is {shown if len(shown) <= 80 else shown[:77] + '...'}, it must be {expected}"
-    )
+    return _Misfit(f" is {shown if len(shown) <= 80 else shown[:77] + '...'}, it must be {expected}")
 
 
-def _scalar(kind: type) -> Decoder:
-    def decode(value: object, place: str) -> object:
+def _scalar(kind: type) -> _Reader:
+    def read(value: object) -> object:
         if type(value) is not kind:
-            raise _refuse(place, value, f"of type {kind.__name__}")
+            raise _wrong(value, f"of type {kind.__name__}")
         return value
 
-    return decode
+    return read
 
 
-def _number(value: object, place: str) -> float:
+def _number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _refuse(place, value, "a number")
+        raise _wrong(value, "a number")
     return value
 
 
-def _optional(inner: Decoder) -> Decoder:
-    return lambda value, place: None if value is None else inner(value, place)
+def _optional(inner: _Reader) -> _Reader:
+    return lambda value: None if value is None else inner(value)
 
 
-def _mapping(inner: Decoder) -> Decoder:
-    def decode(value: object, place: str) -> dict[str, Any]:
+def _mapping(inner: _Reader) -> _Reader:
+    def read(value: object) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise _refuse(place, value, "an object")
-        return {name: inner(each, f"{place}.{name}") for name, each in value.items()}
+            raise _wrong(value, "an object")
+        return {name: _read_part(inner, each, f".{name}") for name, each in value.items()}
 
-    return decode
+    return read
 
 
-def _array(container: Callable[[Any], Any], inner: Decoder) -> Decoder:
-    def decode(value: object, place: str) -> Any:
+def _array(container: Callable[[Any], Any], inner: _Reader) -> _Reader:
+    def read(value: object) -> Any:
         if not isinstance(value, list):
-            raise _refuse(place, value, "an array")
-        return container(inner(each, f"{place}[{index}]") for index, each in enumerate(value))
+            raise _wrong(value, "an array")
+        items: list[Any] = []
+        try:
+            for each in value:
+                items.append(inner(each))  # noqa: PERF401 - the number of items tells the place of a misfit
+        except _Misfit as misfit:
+            raise misfit.inside(f"[{len(items)}]") from None
+        return container(items)
 
-    return decode
+    return read
 
 
-def _record(kind: type) -> Decoder:
+def _record(kind: type) -> _Reader:
     """A NamedTuple, from an array of its fields."""
-    inner = {name: decoder(hint) for name, hint in get_type_hints(kind).items()}
+    inner = {name: _reader(hint) for name, hint in get_type_hints(kind).items()}
 
-    def decode(value: object, place: str) -> Any:
+    def read(value: object) -> Any:
         if not isinstance(value, list) or len(value) != len(inner):
-            raise _refuse(place, value, f"an array of {len(inner)}: {', '.join(inner)}")
+            raise _wrong(value, f"an array of {len(inner)}: {', '.join(inner)}")
         pairs = zip(inner.items(), value, strict=True)
-        return kind(*(read(each, f"{place}.{name}") for (name, read), each in pairs))
+        return kind(*(_read_part(part, each, f".{name}") for (name, part), each in pairs))
 
-    return decode
+    return read
 
 
-def _object(kind: Any) -> Decoder:
+def _object(kind: Any) -> _Reader:
     """A dataclass, from an object of its fields; those with a default may be missing."""
     hints = get_type_hints(kind)
-    inner = {field.name: decoder(hints[field.name]) for field in fields(kind)}
+    inner = {field.name: _reader(hints[field.name]) for field in fields(kind)}
     required = {field.name for field in fields(kind) if field.default is MISSING}
 
-    def decode(value: object, place: str) -> Any:
+    def read(value: object) -> Any:
         if not isinstance(value, dict):
-            raise _refuse(place, value, "an object")
+            raise _wrong(value, "an object")
         if missing := sorted(required - value.keys()):
-            raise InvalidRecording(f"{place} lacks {missing[0]!r}")
+            raise _Misfit(f" lacks {missing[0]!r}")
         if unknown := sorted(value.keys() - inner.keys()):
-            raise InvalidRecording(f"{place} has a field {unknown[0]!r}, it may have {', '.join(inner)}")
-        arguments = {name: inner[name](each, f"{place}.{name}") for name, each in value.items()}
+            raise _Misfit(f" has a field {unknown[0]!r}, it may have {', '.join(inner)}")
+        arguments = {name: _read_part(inner[name], each, f".{name}") for name, each in value.items()}
         try:
             return kind(**arguments)
         except ValueError as error:  # its own check of the values
-            raise InvalidRecording(f"{place}: {error}") from error
+            raise _Misfit(f": {error}") from error
 
-    return decode
+    return read
+
+
+def _read_part(reader: _Reader, value: object, part: str) -> Any:
+    try:
+        return reader(value)
+    except _Misfit as misfit:
+        raise misfit.inside(part) from None
