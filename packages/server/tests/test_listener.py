@@ -33,7 +33,7 @@ def test_a_taken_port_is_named():
             bind("127.0.0.1", port)
 
 
-@pytest.mark.parametrize("host", ["300.1.1.1", "192.0.2.1"])
+@pytest.mark.parametrize("host", ["300.1.1.1", "192.0.2.1", "é..é", "x" * 300])
 def test_an_address_of_no_interface_is_named(host):
     with pytest.raises(AddressError, match=f"cannot listen on {host}"):
         bind(host, 0)

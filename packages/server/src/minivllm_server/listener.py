@@ -20,6 +20,8 @@ def bind(host: str, port: int) -> socket.socket:
         listener = socket.socket(family, kind, protocol)
     except OSError as error:
         raise AddressError(f"cannot listen on {host}: {error.strerror}") from error
+    except UnicodeError as error:  # the codec of host names refuses it before anybody is asked
+        raise AddressError(f"cannot listen on {host}: not a host name") from error
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
