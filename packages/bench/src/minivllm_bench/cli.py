@@ -17,6 +17,7 @@ from minivllm_bench.offline import Measurement, measure
 from minivllm_bench.placement import DeviceChoice, DTypeChoice, default_threads, resolve_device, resolve_dtype
 from minivllm_bench.report import RunSettings, to_json, to_table
 from minivllm_bench.scheduler_command import scheduler
+from minivllm_bench.simulate.cli import simulate
 from minivllm_bench.workloads import Workload, find_workload
 
 USAGE_ERROR = 2
@@ -25,6 +26,7 @@ INTERRUPTED = 130
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 app.command()(scheduler)
+app.command()(simulate)
 
 
 @app.callback()

@@ -1,0 +1,1 @@
+"""The command `minivllm-bench simulate`: the engine's own scheduler on a virtual clock."""

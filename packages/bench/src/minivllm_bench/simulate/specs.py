@@ -1,0 +1,118 @@
+"""What stands behind an option of the command: a short text for a length, an arrival process, a cost model.
+
+Every function raises `InvalidSetting`, with the option, the text and what is allowed, for a text it cannot use.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from minivllm_bench.errors import InvalidSetting
+from minivllm_bench.simulate.presets import DEVICES, MODELS
+from minivllm_scheduler.simulation import (
+    ArrivalProcess,
+    ClosedLoop,
+    ConstantCost,
+    CostModel,
+    FixedLength,
+    GammaArrivals,
+    LengthDistribution,
+    LinearCost,
+    LogNormalLength,
+    PoissonArrivals,
+    RooflineCost,
+    SharedPrefixes,
+    SimulationError,
+    UniformLength,
+)
+
+T = TypeVar("T")
+SWEPT: Final = ("num_blocks", "block_size", "max_num_seqs", "max_num_batched_tokens")
+"""Settings that a sweep may change."""
+
+
+def parse_length(option: str, text: str) -> LengthDistribution:
+    """`512`, `uniform:100:1024` or `lognormal:MEDIAN:SIGMA`."""
+    kind, *numbers = text.split(":")
+    if not numbers:
+        return _built(option, text, lambda: FixedLength(int(kind)))
+    if kind == "uniform" and len(numbers) == 2:
+        return _built(option, text, lambda: UniformLength(int(numbers[0]), int(numbers[1])))
+    if kind == "lognormal" and len(numbers) == 2:
+        return _built(option, text, lambda: LogNormalLength(float(numbers[0]), float(numbers[1])))
+    raise _refusal(option, text, "N, uniform:LOW:HIGH or lognormal:MEDIAN:SIGMA")
+
+
+def parse_arrivals(option: str, text: str) -> ArrivalProcess | ClosedLoop:
+    """`poisson:RATE`, `gamma:RATE:CV` or `closed:USERS[:THINK_TIME_S]`."""
+    kind, *numbers = text.split(":")
+    if kind == "poisson" and len(numbers) == 1:
+        return _built(option, text, lambda: PoissonArrivals(float(numbers[0])))
+    if kind == "gamma" and len(numbers) == 2:
+        return _built(option, text, lambda: GammaArrivals(float(numbers[0]), float(numbers[1])))
+    if kind == "closed" and len(numbers) in (1, 2):
+        return _built(option, text, lambda: ClosedLoop(int(numbers[0]), *map(float, numbers[1:])))
+    raise _refusal(option, text, "poisson:RATE, gamma:RATE:CV or closed:USERS[:THINK_TIME_S]")
+
+
+def parse_shared_prefixes(option: str, text: str | None) -> SharedPrefixes | None:
+    """`GROUPS:TOKENS`; None for none."""
+    if text is None:
+        return None
+    groups, found, tokens = text.partition(":")
+    if not found:
+        raise _refusal(option, text, "GROUPS:TOKENS")
+    return _built(option, text, lambda: SharedPrefixes(int(groups), int(tokens)))
+
+
+def parse_cost(option: str, text: str) -> CostModel:
+    """`constant:SECONDS`, `linear:TERM=SECONDS,…` or `roofline:DEVICE:MODEL`."""
+    kind, _, rest = text.partition(":")
+    if kind == "constant":
+        return _built(option, text, lambda: ConstantCost(float(rest)))
+    if kind == "linear":
+        return _parse_linear(option, text, rest)
+    device, _, model = rest.partition(":")
+    if kind == "roofline" and device in DEVICES and model in MODELS:
+        return RooflineCost(DEVICES[device], MODELS[model])
+    raise _refusal(
+        option,
+        text,
+        f"constant:SECONDS, linear:TERM=SECONDS,… or roofline:DEVICE:MODEL with DEVICE of {', '.join(DEVICES)} "
+        f"and MODEL of {', '.join(MODELS)}",
+    )
+
+
+def parse_sweep(option: str, text: str) -> tuple[str, tuple[int, ...]]:
+    """`NAME=VALUE,VALUE,…`: one of `SWEPT` and its values, each at least 1."""
+    name, found, values = text.partition("=")
+    if not found or name not in SWEPT:
+        raise _refusal(option, text, f"NAME=VALUE,VALUE,… with NAME of {', '.join(SWEPT)}")
+    numbers = _built(option, text, lambda: tuple(int(value) for value in values.split(",")))
+    if min(numbers) < 1:
+        raise _refusal(option, text, "values of at least 1")
+    return name, numbers
+
+
+def _parse_linear(option: str, text: str, terms: str) -> LinearCost:
+    known = [field.name for field in dataclasses.fields(LinearCost)]
+    weights: dict[str, str] = {}
+    for term in terms.split(","):
+        name, found, seconds = term.partition("=")
+        if not found or name not in known or name in weights:
+            raise _refusal(option, text, f"linear:TERM=SECONDS,… with each TERM once, of {', '.join(known)}")
+        weights[name] = seconds
+    return _built(option, text, lambda: LinearCost(**{name: float(value) for name, value in weights.items()}))
+
+
+def _built(option: str, text: str, build: Callable[[], T]) -> T:
+    try:
+        return build()
+    except SimulationError as error:
+        raise InvalidSetting(f"{option} {text}: {error}") from error
+    except ValueError as error:
+        raise InvalidSetting(f"{option} is {text!r}: not a number where one belongs") from error
+
+
+def _refusal(option: str, text: str, allowed: str) -> InvalidSetting:
+    return InvalidSetting(f"{option} is {text!r}, it must be {allowed}")
