@@ -28,15 +28,18 @@ class Pace:
 
     def hold(self) -> None:
         """No further step."""
-        self._set(0)
+        with self._changed:
+            self._allowed = 0
 
-    def allow(self, num_steps: int) -> None:
+    def allow(self, num_steps: float) -> None:
         """So many steps more."""
-        self._set(self._allowed + num_steps)
+        with self._changed:
+            self._allowed += num_steps
+            self._changed.notify_all()
 
     def release(self) -> None:
         """Any number of steps."""
-        self._set(math.inf)
+        self.allow(math.inf)
 
     def step(self) -> None:
         """Called by the model: waits until a step is allowed."""
@@ -44,11 +47,6 @@ class Pace:
             self._num_begun += 1
             assert self._changed.wait_for(lambda: self._allowed > 0, 30), "the model was held for 30 s"
             self._allowed -= 1
-
-    def _set(self, allowed: float) -> None:
-        with self._changed:
-            self._allowed = allowed
-            self._changed.notify_all()
 
 
 class TapeModel:

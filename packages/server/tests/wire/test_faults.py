@@ -6,7 +6,7 @@ from minivllm_runtime.tokenizer import Tokenizer
 
 from .byte_tokens import byte_tokenizer, ids_of
 from .harness import eventually
-from .wire_client import error_of, unwrap_error
+from .wire_client import expect_error, unwrap_error
 
 SERVER = {"context": 512}
 POISON = ord("%")
@@ -46,7 +46,7 @@ def read_failed_stream(stream):
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_fault_in_the_first_step_is_a_500(server, fields, stream):
     server.model.faults.append(RuntimeError("broken once"))
-    assert "broken once" in error_of(server.complete(stream=stream, **fields), 500)["message"]
+    assert "broken once" in expect_error(server.complete(stream=stream, **fields), 500)["message"]
     assert server.comes_to_rest(within_s=1)
     assert server.client.get("/health").status_code == 200
     assert server.works()
@@ -85,7 +85,7 @@ def test_text_that_cannot_be_made_fails_its_request_alone(launch, stream):
                 read_failed_stream(failing)
                 assert "abcd".startswith(failing.text())
         else:
-            error_of(server.complete(prompt="xx", max_tokens=9), 500)
+            expect_error(server.complete(prompt="xx", max_tokens=9), 500)
         list(other)
     assert other.is_done
     assert other.text() == ("efgh" * 90)[:300]
@@ -96,7 +96,7 @@ def test_text_that_cannot_be_made_fails_its_request_alone(launch, stream):
 def test_one_failing_choice_fails_its_request(launch):
     server = launch(tokenizer=poisoned_tokenizer())
     server.play(ids_of("a", POISON, "bcdefgh"))
-    error_of(server.complete(prompt=["x", "xxx"], max_tokens=4), 500)
+    expect_error(server.complete(prompt=["x", "xxx"], max_tokens=4), 500)
     assert server.comes_to_rest(within_s=1)
     assert server.choice(prompt="xxx", max_tokens=4)["text"] == "bcde"
 

@@ -6,7 +6,7 @@ import httpx
 import openai
 import pytest
 
-from .wire_client import error_of
+from .wire_client import expect_error
 
 SERVER = {"context": 40_000, "max_num_seqs": 1, "max_num_waiting": 2, "block_size": 16}
 ENDLESS = {"max_tokens": 30_000}
@@ -35,7 +35,7 @@ def busy(server):
 def test_what_finds_no_room_is_503_and_nothing_of_it_is_queued(server, busy, num_waiting, fields, stream):
     stack = busy(num_waiting)
     answer = server.complete(stream=stream, **fields)
-    error_of(answer, 503)
+    expect_error(answer, 503)
     assert int(answer.headers["retry-after"]) >= 1
     assert server.engine.stats().num_waiting == num_waiting
     assert server.engine.stats().num_running == 1
@@ -56,8 +56,8 @@ def test_what_finds_room_waits(server, busy, num_waiting, fields):
 
 def test_a_request_that_never_fits_is_400_also_when_the_queue_is_full(server, busy):
     busy(2)
-    error_of(server.complete(n=3), 400)
-    error_of(server.complete(max_tokens=50_000), 400)
+    expect_error(server.complete(n=3), 400)
+    expect_error(server.complete(max_tokens=50_000), 400)
 
 
 def test_health_and_models_answer_while_the_queue_is_full(server, busy):

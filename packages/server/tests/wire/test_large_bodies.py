@@ -10,7 +10,7 @@ import pytest
 
 from .byte_tokens import LONG_PIECE, PIECES, byte_tokenizer, ids_of
 from .harness import PATH
-from .wire_client import error_of
+from .wire_client import expect_error
 
 SERVER = {"context": 40_000, "block_size": 64}
 POLL_INTERVAL_S = 0.05
@@ -74,7 +74,7 @@ def refuse_beside_others(server, prompts):
 def test_what_cannot_fit_is_refused_unencoded(server):
     prompts = ("a " * 2_500_000, "😀" * 1_250_000, ["x", "y" * 5_000_000])
     for answer in refuse_beside_others(server, prompts):
-        assert "40000" in error_of(answer, 400)["message"]
+        assert "40000" in expect_error(answer, 400)["message"]
     assert server.works()
 
 
@@ -83,7 +83,7 @@ def test_what_might_fit_is_tokenized_beside_everything_else(launch):
     server = launch(**SERVER, tokenizer=byte_tokenizer((*PIECES, LONG_PIECE)))
     prompts = ("a " * 1_000_000, "b " * 500_000)
     for prompt, answer in zip(prompts, refuse_beside_others(server, prompts), strict=True):
-        assert str(len(prompt)) in error_of(answer, 400)["message"]
+        assert str(len(prompt)) in expect_error(answer, 400)["message"]
     assert server.works()
 
 
@@ -111,7 +111,7 @@ def test_many_wrong_entries_stall_nobody(server, fields):
     body = json.dumps({"prompt": "a", **fields}, separators=(",", ":"))
     with HealthPoller(server) as poller:
         answer = server.client.post(PATH, content=body, headers={"content-type": "application/json"})
-    error_of(answer, 400)
+    expect_error(answer, 400)
     assert poller.longest_gap_s < POLL_INTERVAL_S + LONGEST_STALL_S
     assert server.works()
 
@@ -120,6 +120,6 @@ def test_a_body_of_50_mb_is_refused(server):
     body = b'{"prompt": "' + b"a" * 50_000_000 + b'"}'
     with HealthPoller(server) as poller:
         answer = server.client.post(PATH, content=body, headers={"content-type": "application/json"})
-    error_of(answer, 413)
+    expect_error(answer, 413)
     assert poller.longest_gap_s < POLL_INTERVAL_S + LONGEST_STALL_S
     assert server.works()

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from .harness import PATH
-from .wire_client import RawConnection, error_of, raw_request, unwrap_error
+from .wire_client import RawConnection, expect_error, raw_request, unwrap_error
 
 
 @pytest.mark.parametrize("fields", [{}, {"max_tokens": None}])
@@ -41,7 +41,7 @@ def test_max_tokens_up_to_the_room_are_generated(server, max_tokens):
 @pytest.mark.parametrize("stream", [True, False])
 def test_more_than_the_room_is_refused_with_the_numbers(server, num_prompt_tokens, max_tokens, stream):
     answer = server.complete(prompt="p" * num_prompt_tokens, max_tokens=max_tokens, stream=stream)
-    message = error_of(answer, 400)["message"]
+    message = expect_error(answer, 400)["message"]
     assert all(str(number) in message for number in (64, num_prompt_tokens, max_tokens))
     assert not re.search(r"-\d", message)
     assert server.works()
@@ -51,15 +51,15 @@ def test_more_than_the_room_is_refused_with_the_numbers(server, num_prompt_token
 @pytest.mark.parametrize("as_ids", [True, False])
 def test_a_prompt_without_room_is_refused(server, num_prompt_tokens, as_ids):
     prompt = [97] * num_prompt_tokens if as_ids else "p" * num_prompt_tokens
-    message = error_of(server.complete(prompt=prompt), 400)["message"]
+    message = expect_error(server.complete(prompt=prompt), 400)["message"]
     assert "64" in message
     assert str(num_prompt_tokens) in message
     assert server.works()
 
 
 def test_one_prompt_without_room_refuses_all(server):
-    error_of(server.complete(prompt=["a", "p" * 64, "b"]), 400)
-    error_of(server.complete(prompt=["a", "p" * 10], max_tokens=55), 400)
+    expect_error(server.complete(prompt=["a", "p" * 64, "b"]), 400)
+    expect_error(server.complete(prompt=["a", "p" * 10], max_tokens=55), 400)
     assert server.is_at_rest()
 
 
@@ -89,7 +89,7 @@ def test_the_last_token_needs_no_room_in_the_pool(small_pool, num_prompt_tokens,
 )
 def test_what_the_pool_never_holds_is_refused_with_the_numbers(small_pool, num_prompt_tokens, max_tokens):
     answer = small_pool.complete(prompt="p" * num_prompt_tokens, max_tokens=max_tokens)
-    message = error_of(answer, 400)["message"]
+    message = expect_error(answer, 400)["message"]
     assert all(str(number) in message for number in (num_prompt_tokens, max_tokens))
     assert small_pool.works()
 
@@ -97,7 +97,7 @@ def test_what_the_pool_never_holds_is_refused_with_the_numbers(small_pool, num_p
 @pytest.mark.parametrize(("prompts", "n"), [(1, 4), (2, 2), (4, 1), (1, 128), (200, 1)])
 def test_more_choices_than_the_queue_holds_are_refused(launch, prompts, n):
     server = launch(max_num_waiting=3)
-    message = error_of(server.complete(prompt=["a"] * prompts, n=n), 400)["message"]
+    message = expect_error(server.complete(prompt=["a"] * prompts, n=n), 400)["message"]
     assert "3" in message
     assert len(server.complete(prompt=["a"] * 3, max_tokens=1).json()["choices"]) == 3
 
@@ -119,4 +119,4 @@ def test_a_body_over_the_limit_is_refused_unread(launch, framing):
 
 def test_a_body_within_the_limit_is_read(launch):
     server = launch(max_body_bytes=10_000)
-    assert "64" in error_of(server.complete(prompt="a" * 9000), 400)["message"]
+    assert "64" in expect_error(server.complete(prompt="a" * 9000), 400)["message"]

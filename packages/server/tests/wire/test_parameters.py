@@ -6,7 +6,7 @@ import pytest
 
 from .byte_tokens import EOS, byte_tokenizer, ids_of
 from .harness import NUM_PADDED_ROWS, PATH
-from .wire_client import error_of
+from .wire_client import expect_error
 
 SERVER = {"context": 512, "max_num_waiting": 1024}
 FIRST_PADDED = byte_tokenizer().vocab_size
@@ -142,7 +142,7 @@ REFUSED = {
 def test_values_past_their_bounds_are_refused_with_the_name_and_harm_nobody(server, field, values):
     for value in values:
         body = json.dumps({"prompt": "a", "max_tokens": 2, field: value})
-        error = error_of(post_text(server, body), 400)
+        error = expect_error(post_text(server, body), 400)
         assert field in error["message"], (value, error)
         assert error["param"] is None or error["param"].startswith(field), (value, error)
         assert server.works()
@@ -152,20 +152,20 @@ def test_values_past_their_bounds_are_refused_with_the_name_and_harm_nobody(serv
 @pytest.mark.parametrize("field", ["temperature", "top_p", "min_p", "top_k", "seed", "max_tokens"])
 def test_numbers_that_are_none_are_refused(server, field, literal):
     body = f'{{"prompt": "a", "max_tokens": 2, "{field}": {literal}}}'
-    error_of(post_text(server, body), 400)
+    expect_error(post_text(server, body), 400)
     assert server.works()
 
 
 @pytest.mark.parametrize("options", [5, "x", [], True, {"include_usage": 1}, {"include_usage": "true"}])
 def test_stream_options_of_a_wrong_type_are_refused(server, options):
-    error_of(server.complete(stream=True, stream_options=options), 400)
+    expect_error(server.complete(stream=True, stream_options=options), 400)
     assert server.works()
 
 
 @pytest.mark.parametrize("options", [{}, {"include_usage": True}, {"include_usage": False}])
 @pytest.mark.parametrize("stream", [{}, {"stream": False}, {"stream": None}])
 def test_stream_options_without_a_stream_are_refused(server, stream, options):
-    assert "stream" in error_of(server.complete(**stream, stream_options=options), 400)["message"]
+    assert "stream" in expect_error(server.complete(**stream, stream_options=options), 400)["message"]
     assert server.works()
 
 
@@ -204,9 +204,9 @@ def test_bad_prompts_and_ids_are_refused_while_a_stream_goes_on_unchanged(server
     with server.stream(**body) as stream:
         stream.read_until(expected[:1])
         for prompt in BAD_PROMPTS:
-            error_of(server.complete(prompt=prompt), 400)
+            expect_error(server.complete(prompt=prompt), 400)
         for token_id in (-1, NUM_ROWS, 999999):
-            error_of(server.complete(stop_token_ids=[token_id], min_tokens=1), 400)
+            expect_error(server.complete(stop_token_ids=[token_id], min_tokens=1), 400)
         assert stream.text() == expected[:1]
         assert server.engine.stats().num_waiting == 0
         server.model.pace.release()
@@ -230,7 +230,7 @@ def test_padded_rows_are_never_sampled(server, temperature):
 @pytest.mark.parametrize("prompt", ["\ud800", "a\udfffb", ["a", "\ud83d"], "\ude00\ud83d"])
 def test_a_lone_surrogate_in_a_prompt_is_refused(server, prompt):
     for stream in (False, True):
-        error_of(post_text(server, json.dumps({"prompt": prompt, "stream": stream})), 400)
+        expect_error(post_text(server, json.dumps({"prompt": prompt, "stream": stream})), 400)
     assert server.works()
 
 

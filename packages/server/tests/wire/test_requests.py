@@ -4,7 +4,7 @@ import pytest
 
 from .byte_tokens import ids_of
 from .harness import PATH
-from .wire_client import error_of
+from .wire_client import expect_error
 
 JSON = {"content-type": "application/json"}
 
@@ -43,7 +43,7 @@ def test_every_served_name_is_taken(server, name):
 
 @pytest.mark.parametrize("name", ["other", "", "scripted ", "SCRIPTED", "x" * 100_000, "\u2028"])
 def test_another_model_is_404(server, name):
-    error = error_of(server.complete(model=name), 404)
+    error = expect_error(server.complete(model=name), 404)
     assert len(error["message"]) < 1000
     assert server.works()
 
@@ -79,7 +79,7 @@ def test_another_model_is_404(server, name):
     ids=lambda content: repr(content[:24]),
 )
 def test_odd_bodies_are_400(server, content):
-    error = error_of(post(server, content), 400)
+    error = expect_error(post(server, content), 400)
     assert len(error["message"]) < 1000
     assert server.works()
 
@@ -88,7 +88,7 @@ def test_odd_bodies_are_400(server, content):
     "content_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"]
 )
 def test_another_content_type_is_400(server, content_type):
-    error_of(post(server, b'{"prompt": "a"}', {"content-type": content_type}), 400)
+    expect_error(post(server, b'{"prompt": "a"}', {"content-type": content_type}), 400)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_echoed_input_is_cut_short(server, field):
         if field in {"prompt", "stop"} and isinstance(value, str):
             continue
         answer = server.client.post(PATH, json={"prompt": "a", field: value})
-        assert len(error_of(answer, 400)["message"]) < 1000
+        assert len(expect_error(answer, 400)["message"]) < 1000
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_echoed_input_is_cut_short(server, field):
     ],
 )
 def test_unknown_routes_and_methods_are_in_the_envelope(server, method, path, status):
-    error = error_of(server.client.request(method, path), status)
+    error = expect_error(server.client.request(method, path), status)
     assert len(error["message"]) < 1000
 
 
@@ -139,7 +139,7 @@ def test_errors_come_before_the_stream(server):
         {"prompt": "a" * 65},
     ):
         answer = server.complete(stream=True, **body)
-        error_of(answer, 404 if "model" in body else 400)
+        expect_error(answer, 404 if "model" in body else 400)
 
 
 @pytest.mark.parametrize("path", ["/health", "/v1/models", "/version", "/v1/nope"])
@@ -170,7 +170,7 @@ def test_the_list_of_models(server):
 
 def test_one_model(server):
     assert server.client.get("/v1/models/alias").json()["id"] == "alias"
-    error_of(server.client.get("/v1/models/other"), 404)
+    expect_error(server.client.get("/v1/models/other"), 404)
 
 
 def test_health_and_version(server):

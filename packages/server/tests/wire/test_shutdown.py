@@ -13,10 +13,9 @@ import httpx
 import pytest
 
 from .harness import PATH, eventually
-from .wire_client import InBackground, RawConnection, Stream, error_of, raw_request, unwrap_error
+from .wire_client import RawConnection, Stream, expect_error, raw_request, unwrap_error
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("MINIVLLM_")}
-ENDLESS = {"prompt": "a", "max_tokens": 30_000}
 
 
 class TapeProcess:
@@ -70,7 +69,7 @@ def test_sigterm_lets_open_requests_finish_and_refuses_new_ones():
             server.signal(signal.SIGTERM)
             too_long = {"prompt": "a", "max_tokens": 10**9}  # 400 until the signal is handled
             assert eventually(lambda: server.client.post(PATH, json=too_long).status_code == 503, within_s=10)
-            error_of(server.client.post(PATH, json=body), 503)
+            expect_error(server.client.post(PATH, json=body), 503)
             server.allow(float("inf"))
             list(stream)
         assert stream.is_done
@@ -92,16 +91,22 @@ def test_whole_answers_and_what_waits_finish_too(launch, n):
 
 
 def test_requests_that_outlive_the_drain_timeout_get_an_error():
+    endless = {"prompt": "a", "max_tokens": 30_000}
     with tape_process(drain_timeout_s=0.2) as server:
         server.allow(float("inf"))
-        with Stream(server.client, PATH, {**ENDLESS, "stream": True}) as stream:
-            whole = InBackground(lambda: server.client.post(PATH, json=ENDLESS))
+        request = raw_request(PATH, json.dumps(endless).encode())
+        with (
+            RawConnection(server.client.base_url.port, request) as whole,
+            Stream(server.client, PATH, {**endless, "stream": True}) as stream,
+        ):
             next(iter(stream))
             server.signal(signal.SIGTERM)
             *_, last = list(stream)
             unwrap_error(last)
             assert not stream.is_done
-        error_of(whole.join_answer(), 503)
+            status, body = whole.read_answer()
+        assert status == 503
+        unwrap_error(json.loads(body))
         code, stderr = server.wait()
     assert code == 0
     assert "Traceback" not in stderr

@@ -2,7 +2,8 @@
 
 import pytest
 
-from .byte_tokens import BOS, EOS, ids_of
+from .byte_tokens import BOS, EOS, byte_tokenizer, ids_of
+from .wire_client import expect_error
 
 SERVER = {"context": 128}
 USAGE = {"prompt_tokens", "completion_tokens", "total_tokens"}
@@ -186,10 +187,7 @@ def test_choices_are_prompt_major(server, prompt, texts, num_prompt_tokens, n):
 
 
 def test_an_empty_prompt_needs_a_bos(launch):
-    from .byte_tokens import byte_tokenizer
-    from .wire_client import error_of
-
     server = launch(tokenizer=byte_tokenizer(has_bos=False))
     for prompt in ("", [], [""], ["a", ""], [[]]):
-        error_of(server.complete(prompt=prompt), 400)
+        expect_error(server.complete(prompt=prompt), 400)
     assert server.works()

@@ -13,7 +13,7 @@ import httpx
 ENVELOPE = {"message", "type", "param", "code"}
 
 
-def error_of(answer: httpx.Response, status: int) -> dict:
+def expect_error(answer: httpx.Response, status: int) -> dict:
     """The error of an answer with this status, in OpenAI's envelope."""
     assert answer.status_code == status, (answer.status_code, answer.text[:500])
     assert answer.headers["content-type"].startswith("application/json")
