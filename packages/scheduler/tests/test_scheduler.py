@@ -1,5 +1,6 @@
 """Examples of each promise of the scheduler; test_scheduler_stateful.py searches for what breaks them."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -674,12 +675,14 @@ class TestCost:
         result = StepResult(scheduler.schedule(0.0).step_id, ((1,),) * num_requests)
         scheduler.update(result, 0.0)
         calls = []
+        gc.disable()  # others may listen to it, with functions of their own
         sys.setprofile(lambda _, event, called: calls.append(called) if event.endswith("call") else None)
         try:
             output = scheduler.schedule(0.0)
             scheduler.update(StepResult(output.step_id, result.token_ids), 0.0)
         finally:
             sys.setprofile(None)
+            gc.enable()
         assert len(output.rows) == num_requests
         return len(calls)
 

@@ -178,10 +178,11 @@ class KVCacheManager:
                 f"num_written is {num_written}: the table of {request_id!r} covers "
                 f"{holding.table.capacity_tokens} tokens and {keys.num_tokens} ids are known"
             )
-        num_full = num_written // self._block_size
-        keys.key(num_full - 1)  # every key exists, or this raises, before the first block is offered
-        for index in range(num_committed // self._block_size, num_full):
-            self._pool.register(holding.table[index], keys.key(index))
+        first, num_full = num_committed // self._block_size, num_written // self._block_size
+        # Every key exists, or this raises, before the first block is offered.
+        new_keys = [keys.key(index) for index in range(first, num_full)]
+        for index, key in enumerate(new_keys, first):
+            self._pool.register(holding.table[index], key)
         holding.num_committed_tokens = num_full * self._block_size
 
     def free(self, request_id: str) -> None:

@@ -28,12 +28,7 @@ def check_containers(
 
 def check_progress(requests: Iterable[RequestState], in_flight: Sequence[StepInFlight]) -> None:
     """Asserts that every request's counts agree with its known ids and with the steps in flight."""
-    samples = Counter(
-        id(state)
-        for step in in_flight
-        for state, row in zip(step.states, step.output.rows, strict=True)
-        if row.samples
-    )
+    samples = Counter(id(state) for step in in_flight for state, _, _, samples in step.progress if samples)
     for state in requests:
         last = state.num_known_tokens + state.num_placeholders
         assert state.num_known_tokens == state.keys.num_tokens

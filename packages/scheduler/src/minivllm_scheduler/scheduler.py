@@ -175,9 +175,9 @@ class Scheduler:
         updates: list[RequestUpdate] = []
         # Enum members are looked up once: that costs as much as the rest of a row.
         finished, running, block_size = RequestStatus.FINISHED, RequestStatus.RUNNING, self._pool.block_size
-        for state, (_, start, num_tokens, _, samples) in zip(step.states, step.output.rows, strict=True):
+        for state, start, end, samples in step.progress:
             token_id = next(sampled_ids) if samples else None
-            status, end = state.status, start + num_tokens
+            status = state.status
             if status is finished:
                 continue
             if status is running:
@@ -205,7 +205,7 @@ class Scheduler:
         # The executor may have failed before it read what these steps release.
         self._released[:0] = [request_id for step in steps for request_id in step.output.released]
         ended: list[str] = []
-        for state in (state for step in steps for state in step.states):
+        for state in (progress[0] for step in steps for progress in step.progress):
             if state.status is not RequestStatus.FINISHED:
                 self._end(state)
                 ended.append(state.request_id)
@@ -302,7 +302,7 @@ class Scheduler:
     def _has_row_in_flight(self, state: RequestState) -> bool:
         """Whether a request was preempted so lately that an id of it may still be unknown."""
         preempted = state.status is RequestStatus.PREEMPTED
-        return preempted and any(state in step.states for step in self._in_flight)
+        return preempted and any(state is row[0] for step in self._in_flight for row in step.progress)
 
     def _admit(self, draft: StepDraft, state: RequestState) -> bool:
         """Starts the head of the queue if its known tokens fit beside what must stay free. Else returns False."""

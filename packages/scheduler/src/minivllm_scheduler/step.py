@@ -6,18 +6,24 @@ from minivllm_scheduler.errors import UnexpectedResult
 from minivllm_scheduler.output import Admitted, ScheduledRequest, SchedulerOutput, StepResult, new_row
 from minivllm_scheduler.request import TOKEN_ID_LIMIT, RequestState
 
+Progress = tuple[RequestState, int, int, bool]
+"""A row as its update needs it: the request, tokens computed before and after, whether it samples.
+
+A plain tuple because it is taken apart once per request and step, three times as fast as a NamedTuple.
+"""
+
 
 class StepInFlight(NamedTuple):
     """A scheduled step, with what its update needs.
 
     Attributes:
         output: The step.
-        states: The requests of its rows.
+        progress: What its rows compute, in their order.
         num_samples: Rows that sample.
     """
 
     output: SchedulerOutput
-    states: tuple[RequestState, ...]
+    progress: tuple[Progress, ...]
     num_samples: int
 
     def sampled_ids(self, result: StepResult) -> list[int]:
@@ -60,13 +66,13 @@ class StepDraft:
         out_of_room: Whether a running request found no free block.
     """
 
-    __slots__ = ("_admitted", "_num_samples", "_rows", "_states", "budget", "out_of_room")
+    __slots__ = ("_admitted", "_num_samples", "_progress", "_rows", "budget", "out_of_room")
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
         self.out_of_room = False
         self._rows: list[ScheduledRequest] = []
-        self._states: list[RequestState] = []
+        self._progress: list[Progress] = []
         self._admitted: list[Admitted] = []
         self._num_samples = 0
 
@@ -98,9 +104,9 @@ class StepDraft:
         self.budget -= num_tokens
         row = (state.request_id, start, num_tokens, new_block_ids, samples)
         self._rows.append(new_row(ScheduledRequest, row))
-        self._states.append(state)
+        self._progress.append((state, start, end, samples))
 
     def launch(self, step_id: int, released: tuple[str, ...]) -> StepInFlight:
         """Returns the finished step."""
         output = SchedulerOutput(step_id, tuple(self._rows), tuple(self._admitted), released)
-        return StepInFlight(output, tuple(self._states), self._num_samples)
+        return StepInFlight(output, tuple(self._progress), self._num_samples)
