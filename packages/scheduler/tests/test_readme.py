@@ -4,7 +4,8 @@ from pathlib import Path
 from minivllm_scheduler import Request
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-EXAMPLE, PRINTED, POLICIES, RECORDINGS = re.findall(r"```(?:python|text)\n(.*?)```", README, re.DOTALL)[:4]
+BLOCKS = re.findall(r"```(?:python|text)\n(.*?)```", README, re.DOTALL)
+EXAMPLE, PRINTED, POLICIES, RECORDINGS, SIMULATION, SIMULATED = BLOCKS
 
 
 def run(example):
@@ -34,3 +35,8 @@ def test_a_recording_is_replayed(capsys, monkeypatch, tmp_path):
     run(EXAMPLE + RECORDINGS)
     assert capsys.readouterr().out.splitlines()[-1] == "None"
     assert (tmp_path / "run.jsonl").read_text().startswith('{"event":"setup","schema":1,')
+
+
+def test_the_simulation_finds_what_it_says(capsys):
+    run(SIMULATION)
+    assert capsys.readouterr().out == SIMULATED
