@@ -29,6 +29,12 @@ def test_a_sweep_is_a_row_per_value(tmp_path):
     assert blocks[0]["kv_use_peak"] > blocks[1]["kv_use_peak"]
 
 
+def test_a_plot_is_written(tmp_path):
+    plot = tmp_path / "x.svg"
+    rows(tmp_path / "x.json", "--plot", str(plot), "--sweep", "num_blocks=16,64")
+    assert plot.read_text().startswith("<svg")
+
+
 def test_a_trace_takes_the_place_of_the_workload(tmp_path):
     trace = tmp_path / "t.csv"
     trace.write_text("arrival_time_s,prompt_tokens,output_tokens\n0,5,3\n1,6,4\n")
@@ -73,6 +79,8 @@ def test_reserving_all_never_preempts(tmp_path):
         (["--sweep", "num_blocks=0"], "num_blocks=0"),
         (["--sweep", "max_num_seqs=9999"], "max_num_batched_tokens is 2048"),
         (["--json", "no/such/folder/x.json"], "no/such/folder"),
+        (["--plot", "no/such/folder/x.svg"], "no/such/folder"),
+        (["--plot", "x.png"], "x.png"),
     ],
 )
 def test_a_bad_value_is_one_line_and_status_2(arguments, named, capsys):

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from minivllm_bench.errors import InvalidSetting
 from minivllm_bench.simulate import options
+from minivllm_bench.simulate.plot import to_svg
 from minivllm_bench.simulate.results import SimulatedRun, to_json, to_table
 from minivllm_bench.simulate.runner import run_all
 from minivllm_bench.simulate.specs import (
@@ -65,11 +66,11 @@ def simulate(
     admission: options.AdmissionChoice = options.Admission.WATERMARK,
     sweep: options.Sweep = None,
     json_file: options.JsonFile = None,
+    plot: options.PlotFile = None,
 ) -> None:
     """Simulate the engine's own scheduler on a virtual clock: no device, no weights."""
     settings = {name: value for name, value in locals().items() if value is not None}
-    if json_file is not None and not json_file.parent.is_dir():
-        raise InvalidSetting(f"no folder {json_file.parent} for --json")
+    _check_targets(json_file, plot)
     with _refusals():
         workload: Workload = SyntheticWorkload(
             num_requests=requests,
@@ -98,16 +99,29 @@ def simulate(
         cost_model = parse_cost("--cost", cost)
         engines = [({}, engine)] if sweep is None else _swept(engine, *parse_sweep("--sweep", sweep))
         runs = run_all(engines, cost_model, workload if trace is None else read_trace(trace))
-    _report(runs, settings, json_file)
+    _write(runs, settings, json_file, plot)
 
 
-def _report(runs: Sequence[SimulatedRun], settings: Mapping[str, object], json_file: Path | None) -> None:
+def _check_targets(json_file: Path | None, plot: Path | None) -> None:
+    """Finds out before the work that its results have a place to go to."""
+    for option, path in (("--json", json_file), ("--plot", plot)):
+        if path is not None and not path.parent.is_dir():
+            raise InvalidSetting(f"no folder {path.parent} for {option}")
+    if plot is not None and plot.suffix.lower() != ".svg":
+        raise InvalidSetting(f"--plot is {plot.name}, it must end in .svg")
+
+
+def _write(
+    runs: Sequence[SimulatedRun], settings: Mapping[str, object], json_file: Path | None, plot: Path | None
+) -> None:
     Console().print(to_table(runs))
     if json_file is not None:
         plain = {
             name: value if isinstance(value, int | float) else str(value) for name, value in settings.items()
         }
-        json_file.write_text(to_json(runs, plain))
+        json_file.write_text(to_json(runs, plain), encoding="utf-8")
+    if plot is not None:
+        plot.write_text(to_svg(runs), encoding="utf-8")
 
 
 def _swept(

@@ -53,3 +53,9 @@ Sweep = Annotated[
     str | None, typer.Option(help="NAME=VALUE,VALUE,…: one simulation each, such as num_blocks=500,1000.")
 ]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the results to this file.")]
+PlotFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--plot", help="Write an SVG: TTFT over the swept setting; without a sweep KV use over time."
+    ),
+]
