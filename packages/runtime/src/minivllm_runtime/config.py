@@ -37,7 +37,8 @@ class EngineConfig:
         block_size: Tokens per KV block.
         max_model_len: Most tokens of one request, prompt included; None is what model and pool both allow.
         max_num_seqs: Most requests running at once.
-        max_num_batched_tokens: Token budget of one step.
+        max_num_batched_tokens: Token budget of one step; None takes 512 on a CPU, where a larger step would keep
+            everybody waiting for more than half a second, and 2048 on a GPU, or `max_num_seqs` where that is more.
         max_num_waiting: Most requests waiting; more are refused.
         enable_prefix_caching: Reuse the KV blocks of equal prompt prefixes.
         run_ahead: Schedule step N+1 while step N runs; None does so on a GPU.
@@ -54,7 +55,7 @@ class EngineConfig:
     block_size: int = 16
     max_model_len: int | None = None
     max_num_seqs: int = 64
-    max_num_batched_tokens: int = 2048
+    max_num_batched_tokens: int | None = None
     max_num_waiting: int = 1024
     enable_prefix_caching: bool = True
     run_ahead: bool | None = None
@@ -74,7 +75,7 @@ class EngineConfig:
             value = getattr(self, name)
             if value is not None and value > most:
                 raise InvalidParameter(name, f"{name} must be at most {most}, got {value}")
-        if self.max_num_batched_tokens < self.max_num_seqs:
+        if self.max_num_batched_tokens is not None and self.max_num_batched_tokens < self.max_num_seqs:
             raise InvalidParameter(
                 "max_num_batched_tokens",
                 f"max_num_batched_tokens ({self.max_num_batched_tokens}) is below max_num_seqs ({self.max_num_seqs}): "

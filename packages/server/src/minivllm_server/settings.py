@@ -32,7 +32,9 @@ class EngineSettings(BaseSettings):
         None, description="Most tokens of one request; unset: model and pool decide."
     )
     max_num_seqs: int = Field(64, description="Most requests running at once.")
-    max_num_batched_tokens: int = Field(2048, description="Token budget of one step.")
+    max_num_batched_tokens: int | None = Field(
+        None, description="Token budget of one step; unset: 512 on a CPU, 2048 on a GPU."
+    )
     max_num_waiting: int = Field(1024, description="Most requests waiting; more are refused.")
     enable_prefix_caching: bool = Field(True, description="Reuse the KV blocks of equal prompt prefixes.")
     run_ahead: bool | None = Field(None, description="Schedule a step while one runs; unset: on a GPU only.")

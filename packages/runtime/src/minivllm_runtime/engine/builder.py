@@ -29,6 +29,8 @@ from minivllm_scheduler.recording import Event, RecordingScheduler
 Progress = Callable[[str, int, int], None]
 """Called with (stage, done, total) while an engine is built."""
 
+_DEFAULT_TOKEN_BUDGET = {"cpu": 512, "cuda": 2048}
+
 
 @dataclass(frozen=True, slots=True)
 class BuiltEngine:
@@ -96,7 +98,7 @@ def assemble_engine(
     kv_manager = KVCacheManager(num_blocks, config.block_size, prefix_caching=config.enable_prefix_caching)
     scheduler_config = SchedulerConfig(
         max_num_seqs=config.max_num_seqs,
-        max_num_batched_tokens=config.max_num_batched_tokens,
+        max_num_batched_tokens=_token_budget(config, device),
         max_model_len=max_model_len,
         max_num_waiting=config.max_num_waiting,
     )
@@ -125,6 +127,12 @@ def assemble_engine(
     return BuiltEngine(
         core, tokenizer, model_config, dtype, device, num_blocks, config.block_size, max_model_len
     )
+
+
+def _token_budget(config: EngineConfig, device: torch.device) -> int:
+    if config.max_num_batched_tokens is not None:
+        return config.max_num_batched_tokens
+    return max(_DEFAULT_TOKEN_BUDGET[device.type], config.max_num_seqs)
 
 
 def _load_model(
