@@ -38,8 +38,7 @@ def paged_decode_attention(
 ) -> torch.Tensor:
     """Attend from the newest token of each of B requests to its paged context.
 
-    The launch depends on shapes only, never on `context_lens`: no host synchronization, and a CUDA graph may
-    capture it. The softmax is computed in float32.
+    The launch depends on shapes only, never on `context_lens`, so a CUDA graph may capture it.
 
     Args:
         query: `[B, Hq, D]`, dtype of the cache; may be a view of a fused q/k/v projection.
@@ -50,7 +49,7 @@ def paged_decode_attention(
         scale: factor on the scores, usually `D ** -0.5`.
 
     Returns:
-        `[B, Hq, D]`, contiguous, in the dtype of `query`.
+        `[B, Hq, D]`, contiguous, in the dtype of `query`; the softmax is computed in float32.
 
     Raises:
         InvalidTensor: The shapes, dtypes or layouts do not fit each other.

@@ -34,9 +34,8 @@ def paged_prefill_attention(
 ) -> torch.Tensor:
     """Attend from the chunks of B requests, packed one after another, to their paged contexts.
 
-    The keys and values of the chunks are in the cache already. Query t of request b sits at position
-    `context_lens[b] - query_len[b] + t` and sees the positions up to its own. A chunk may be a single token,
-    as in decode, or empty. The launch depends on shapes and `max_query_len` only: no host synchronization.
+    Their keys and values are in the cache already. Query t of request b sees the positions up to its own,
+    `context_lens[b] - query_len[b] + t`. A chunk may be a single token, as in decode, or empty.
 
     Args:
         query: `[T, Hq, D]`, dtype of the cache; may be a view of a fused q/k/v projection.
