@@ -171,6 +171,17 @@ class TestChat:
         with pytest.raises(InvalidParameter, match="at least one message"):
             byte_tokenizer.encode_chat([])
 
+    def test_tools_reach_a_template_that_knows_them_and_are_refused_by_one_that_does_not(self):
+        backend = byte_level_tokenizer().backend
+        template = "{% if tools %}{{ tools | tojson }}{% endif %}{{ messages[0].content }}"
+        knowing = Tokenizer(backend, chat_template=template)
+        assert knowing.supports_tools
+        assert knowing.render_chat(self.MESSAGES, [{"name": "f"}]) == '[{"name": "f"}]hé'
+        ignoring = Tokenizer(backend, chat_template=CHATML)
+        assert not ignoring.supports_tools
+        with pytest.raises(InvalidParameter, match="does not know tools"):
+            ignoring.render_chat(self.MESSAGES, [{"name": "f"}])
+
     def test_a_damaged_template_is_refused_at_load(self):
         with pytest.raises(ModelLoadError, match="chat template is damaged"):
             Tokenizer(byte_level_tokenizer().backend, chat_template="{% if %}")

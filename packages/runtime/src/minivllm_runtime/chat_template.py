@@ -11,6 +11,7 @@ from typing import Any
 
 import jinja2
 from jinja2.ext import Extension, loopcontrols
+from jinja2.meta import find_undeclared_variables
 from jinja2.nodes import CallBlock, Node
 from jinja2.parser import Parser
 from jinja2.runtime import Macro
@@ -31,19 +32,29 @@ class ChatTemplate:
     """
 
     def __init__(self, source: str, special_tokens: Mapping[str, str]) -> None:
+        environment = _environment()
         try:
-            self._template = _environment().from_string(source)
+            self._template = environment.from_string(source)
+            self._supports_tools = "tools" in find_undeclared_variables(environment.parse(source))
         except jinja2.TemplateSyntaxError as error:
             raise ModelLoadError(
                 f"the chat template is damaged at line {error.lineno}: {error.message}"
             ) from error
         self._special_tokens = dict(special_tokens)
 
-    def render(self, messages: Sequence[Mapping[str, str]]) -> str:
+    @property
+    def supports_tools(self) -> bool:
+        """Whether the template looks at the tools at all; one that does not would silently drop them."""
+        return self._supports_tools
+
+    def render(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None
+    ) -> str:
         """The prompt for the assistant's next turn.
 
         Args:
             messages: Each with "role" and "content", oldest first.
+            tools: Functions that the assistant may call, as OpenAI describes them.
 
         Raises:
             InvalidParameter: the template refuses the messages, for example an unknown role.
@@ -51,7 +62,7 @@ class ChatTemplate:
         try:
             return self._template.render(
                 messages=[dict(message) for message in messages],
-                tools=None,
+                tools=None if tools is None else [dict(tool) for tool in tools],
                 documents=None,
                 add_generation_prompt=True,
                 **self._special_tokens,

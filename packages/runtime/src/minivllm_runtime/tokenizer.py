@@ -86,13 +86,19 @@ class Tokenizer:
                 "prompt", "the text has a lone surrogate, which is no character"
             ) from error
 
-    def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
-        """Token ids of a conversation, ending where the assistant's answer begins.
+    @property
+    def supports_tools(self) -> bool:
+        """Whether there is a chat template and it shows tools to the model."""
+        return self._chat_template is not None and self._chat_template.supports_tools
 
-        The template writes all special tokens itself: none is added.
+    def render_chat(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None
+    ) -> str:
+        """The text of a conversation, ending where the assistant's answer begins.
 
         Args:
-            messages: Each with "role" and "content" strings, oldest first.
+            messages: Each with "role" and "content", oldest first.
+            tools: Functions that the assistant may call, as OpenAI describes them.
 
         Raises:
             InvalidParameter: no messages, no chat template, or the template refuses the messages.
@@ -101,7 +107,15 @@ class Tokenizer:
             raise InvalidParameter("messages", "messages must hold at least one message")
         if self._chat_template is None:
             raise InvalidParameter("messages", "this model has no chat template; use a plain prompt")
-        return self.encode(self._chat_template.render(messages), add_special_tokens=False)
+        if tools is not None and not self._chat_template.supports_tools:
+            raise InvalidParameter("tools", "the chat template of this model does not know tools")
+        return self._chat_template.render(messages, tools)
+
+    def encode_chat(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None
+    ) -> list[int]:
+        """Token ids of `render_chat`'s text. The template writes all special tokens itself: none is added."""
+        return self.encode(self.render_chat(messages, tools), add_special_tokens=False)
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The text of all ids at once; bytes that are no UTF-8 become U+FFFD, unknown ids nothing."""

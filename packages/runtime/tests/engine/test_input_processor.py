@@ -4,6 +4,7 @@ from minivllm_runtime.engine.input_processor import InputProcessor
 from minivllm_runtime.errors import InvalidParameter
 from minivllm_runtime.models.model_config import ModelConfig
 from minivllm_runtime.sampling_params import SamplingParams
+from minivllm_runtime.tokenizer import Tokenizer
 
 CONTEXT = 64
 VOCAB_SIZE = 300
@@ -41,6 +42,24 @@ def refusal_of(call, *args, **kwargs):
     with pytest.raises(InvalidParameter) as refusal:
         call(*args, **kwargs)
     return refusal.value.param, str(refusal.value)
+
+
+class TestEncodeChat:
+    @pytest.fixture
+    def processor(self, byte_tokenizer):
+        tokenizer = Tokenizer(
+            byte_tokenizer.backend, chat_template="<|im_start|>{{ messages[0].content }}<|im_end|>"
+        )
+        return InputProcessor(tokenizer, model_config(), CONTEXT, kv_capacity_tokens=1024)
+
+    def test_a_conversation_becomes_the_ids_of_its_text(self, processor, byte_tokenizer):
+        ids = processor.encode_chat([{"role": "user", "content": "hi"}])
+        assert ids == tuple(byte_tokenizer.encode("<|im_start|>hi<|im_end|>", add_special_tokens=False))
+
+    @pytest.mark.parametrize("content", ["a" * 100_000, "\ud83d"], ids=["too long", "surrogate"])
+    def test_what_cannot_be_encoded_is_refused(self, processor, content):
+        with pytest.raises(InvalidParameter):
+            processor.encode_chat([{"role": "user", "content": content}])
 
 
 class TestEncode:

@@ -1,9 +1,9 @@
 """The engine for asyncio programs: an engine core in its thread, text in the event loop."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Self
+from typing import Any, Self
 
 from minivllm_runtime.config import EngineConfig
 from minivllm_runtime.engine.builder import BuiltEngine, Progress, build_engine
@@ -97,9 +97,18 @@ class AsyncEngine:
             InvalidParameter: the text cannot fit the context, is not valid Unicode, or gives no token.
             EngineDead: the engine stopped.
         """
-        if self.error is not None:
-            raise EngineDead(self.error)
-        return await asyncio.get_running_loop().run_in_executor(self._encoders, self._input.encode, text)
+        return await self._in_encoder(lambda: self._input.encode(text))
+
+    async def encode_chat(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None
+    ) -> tuple[int, ...]:
+        """Render and tokenize a conversation without blocking the event loop; see `Tokenizer.render_chat`.
+
+        Raises:
+            InvalidParameter: there is no template, it refuses the conversation, or that cannot fit the context.
+            EngineDead: the engine stopped.
+        """
+        return await self._in_encoder(lambda: self._input.encode_chat(messages, tools))
 
     async def submit(
         self,
@@ -138,6 +147,11 @@ class AsyncEngine:
             self._abort(request_id)
             raise
         return submission
+
+    async def _in_encoder(self, encode: Callable[[], tuple[int, ...]]) -> tuple[int, ...]:
+        if self.error is not None:
+            raise EngineDead(self.error)
+        return await asyncio.get_running_loop().run_in_executor(self._encoders, encode)
 
     async def _offer(self, request_id: str, requests: tuple[EngineRequest, ...]) -> None:
         """Send the requests to the engine and wait until it took or refused them."""

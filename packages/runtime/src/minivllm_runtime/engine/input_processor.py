@@ -1,8 +1,9 @@
 """From prompts and sampling parameters to requests that the engine can serve, or a refusal."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from minivllm_runtime.engine.messages import EngineRequest
 from minivllm_runtime.engine.stop_tokens import named_stop_tokens
@@ -44,8 +45,21 @@ class InputProcessor:
             InvalidParameter: the text cannot fit (found without encoding it), has a lone surrogate, or gives
                 no ids.
         """
-        self._check_size(len(text.encode(errors="surrogatepass")))
+        self._check_size("prompt", text)
         return self._bos_if_empty(self._tokenizer.encode(text))
+
+    def encode_chat(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None
+    ) -> tuple[int, ...]:
+        """Render a conversation and encode it; see `Tokenizer.render_chat`.
+
+        Raises:
+            InvalidParameter: the template refuses the conversation, or its text cannot fit (found without
+                encoding it) or has a lone surrogate.
+        """
+        text = self._tokenizer.render_chat(messages, tools)
+        self._check_size("messages", text)
+        return tuple(self._tokenizer.encode(text, add_special_tokens=False))
 
     def make_requests(
         self,
@@ -113,15 +127,16 @@ class InputProcessor:
             )
         return (bos_token_id,)
 
-    def _check_size(self, num_bytes: int) -> None:
+    def _check_size(self, param: str, text: str) -> None:
         """Refuse a text that is too long for the context however well it is encoded, without encoding it."""
+        num_bytes = len(text.encode(errors="surrogatepass"))
         longest_token_bytes = self._tokenizer.longest_token_bytes
         if longest_token_bytes is None:
             return
         limit_bytes = self._max_model_len * longest_token_bytes
         if num_bytes > limit_bytes:
             raise InvalidParameter(
-                "prompt",
+                param,
                 f"a prompt of {num_bytes} bytes cannot fit the context of {self._max_model_len} tokens: "
                 f"that many tokens cover at most {limit_bytes} bytes",
             )
