@@ -28,6 +28,19 @@ ACCEPTED = [
     {"stop": ["a", "b", "c", "d"]},
     {"stop_token_ids": [0]},
     {"priority": -(2**31)},
+    {"repetition_penalty": 1e-3},
+    {"repetition_penalty": 1000},
+    {"presence_penalty": -2},
+    {"presence_penalty": 2},
+    {"frequency_penalty": -2},
+    {"frequency_penalty": 2.0},
+    {"logit_bias": {}},
+    {"logit_bias": {0: -100, 7: 100.0}},
+    {"logprobs": 0},
+    {"logprobs": 20},
+    {"prompt_logprobs": 0},
+    {"prompt_logprobs": 20},
+    {"max_tokens": 0, "prompt_logprobs": 0},
 ]
 REFUSED = [
     {"top_p": -1},
@@ -42,6 +55,7 @@ REFUSED = [
     {"temperature": math.nan},
     {"temperature": math.inf},
     {"temperature": True},
+    {"temperature": 10**400},
     {"temperature": "1"},
     {"n": 0},
     {"n": 129},
@@ -61,6 +75,28 @@ REFUSED = [
     {"stop_token_ids": [-1]},
     {"stop_token_ids": [1.0]},
     {"priority": 2**31},
+    {"repetition_penalty": 0},
+    {"repetition_penalty": -1.0},
+    {"repetition_penalty": math.inf},
+    {"repetition_penalty": math.nan},
+    {"repetition_penalty": 10**400},
+    {"repetition_penalty": True},
+    {"presence_penalty": 3},
+    {"presence_penalty": -2.1},
+    {"presence_penalty": math.nan},
+    {"frequency_penalty": 2.1},
+    {"frequency_penalty": "1"},
+    {"logit_bias": {-1: 5}},
+    {"logit_bias": {"5": 1}},
+    {"logit_bias": {5: 101}},
+    {"logit_bias": {5: -101}},
+    {"logit_bias": {5: math.nan}},
+    {"logit_bias": {True: 1}},
+    {"logprobs": -1},
+    {"logprobs": 21},
+    {"logprobs": True},
+    {"prompt_logprobs": 21},
+    {"prompt_logprobs": 1.0},
 ]
 
 
@@ -85,6 +121,12 @@ def test_values_past_their_bounds_are_refused_by_name(values):
         ({"temperature": 2.5}, ["0", "2", "2.5"]),
         ({"n": 129}, ["1", "128", "129"]),
         ({"max_tokens": 2, "min_tokens": 3}, ["2", "3"]),
+        ({"max_tokens": 0}, ["1", "0"]),
+        ({"max_tokens": -1, "prompt_logprobs": 0}, ["0", "-1"]),
+        ({"max_tokens": 0, "prompt_logprobs": 0, "min_tokens": 1}, ["0", "1"]),
+        ({"repetition_penalty": 0}, ["0"]),
+        ({"logit_bias": {3: 100.5}}, ["-100", "100", "100.5"]),
+        ({"logprobs": 21}, ["0", "20", "21"]),
         ({"stop": ["x"] * 5}, ["4", "5"]),
     ],
     ids=str,
@@ -102,3 +144,11 @@ def test_one_stop_string_may_be_given_bare():
 def test_replacing_a_field_checks_again():
     with pytest.raises(InvalidParameter):
         dataclasses.replace(SamplingParams(), top_p=2)
+
+
+def test_a_caller_s_own_mapping_may_change_later():
+    bias = {1: 2.0}
+    params = SamplingParams(logit_bias=bias)
+    bias[1] = 1000.0
+    assert params.logit_bias == {1: 2.0}
+    assert hash(params) == hash(SamplingParams(logit_bias={1: 2.0}))
