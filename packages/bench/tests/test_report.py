@@ -85,6 +85,7 @@ def test_the_json_has_the_machine_the_settings_and_a_row_per_measurement():
         "seconds_min": 1.0,
         "seconds_max": 4.0,
         "spread": 1.5,
+        "limit_output_tokens_per_s": None,
     }
     assert report["ratios"][1] == {
         "workload": "decode_b1",
@@ -134,3 +135,12 @@ def test_figures_that_do_not_count_say_why(machine, settings, reason):
 def test_figures_that_count_have_no_reservation():
     assert reservations(MACHINE, SETTINGS) == ()
     assert "do not count" not in rendered()
+
+
+def test_the_share_of_a_known_limit_stands_in_the_last_column():
+    limits = {"decode_b1": 64.0, "decode_b8": 512.0}
+    console = Console(file=io.StringIO(), width=88)
+    console.print(to_table(MEASUREMENTS, MACHINE, SETTINGS, limits))
+    assert re.findall(r"(\d+)%\s*$", console.file.getvalue(), re.MULTILINE) == ["50", "33", "100", "50", "20"]
+    rows = json.loads(to_json(MEASUREMENTS, MACHINE, SETTINGS, limits))["rows"]
+    assert [row["limit_output_tokens_per_s"] for row in rows] == [64.0] * 3 + [512.0] * 2

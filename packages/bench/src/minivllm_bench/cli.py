@@ -1,14 +1,17 @@
 """The command line `minivllm-bench`."""
 
+import dataclasses
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
+from minivllm_bench.engines.dummy_model import read_model_config, write_dummy_model
 from minivllm_bench.engines.interface import Engine, EngineSettings
 from minivllm_bench.engines.registry import check_engine_name, open_engine
 from minivllm_bench.errors import BenchError, InvalidSetting
@@ -18,7 +21,9 @@ from minivllm_bench.placement import DeviceChoice, DTypeChoice, default_threads,
 from minivllm_bench.report import RunSettings, to_json, to_table
 from minivllm_bench.scheduler_command import scheduler
 from minivllm_bench.simulate.cli import simulate
+from minivllm_bench.speed_limit import least_seconds, measure_ceilings, read_model_shape
 from minivllm_bench.workloads import Workload, find_workload
+from minivllm_scheduler.simulation import RooflineCost
 
 USAGE_ERROR = 2
 FAILURE = 1
@@ -44,6 +49,12 @@ def offline(
         str, typer.Option(help="Comma-separated: decode_bN, seed_8x32, prefill_64x1024, offline_256.")
     ] = "decode_b1,decode_b8,decode_b32",
     model: Annotated[str, typer.Option(help="smollm2, a folder, a .gguf file or a hub id.")] = "smollm2",
+    model_config: Annotated[
+        str | None,
+        typer.Option(
+            help="Random weights: tinyllama-1.1b, qwen3-0.6b or a config.json, in place of --model."
+        ),
+    ] = None,
     dtype: Annotated[DTypeChoice, typer.Option(help="The same for every engine.")] = "auto",
     device: Annotated[DeviceChoice, typer.Option(help="The same for every engine.")] = "auto",
     input_len: Annotated[
@@ -66,17 +77,27 @@ def offline(
     if json_file is not None and not json_file.parent.is_dir():
         raise InvalidSetting(f"no folder {json_file.parent} for --json")
     target = resolve_device(device)
+    shape = None if model_config is None else read_model_config(model_config)
+    if dtype == "auto" and shape is not None and target == "cuda":
+        dtype = shape.get("torch_dtype", dtype)
     settings = EngineSettings(
         model=model,
         dtype=resolve_dtype(dtype, target),
         device=target,
         num_threads=num_threads or default_threads(),
+        dummy_weights=shape is not None,
         vllm_python=vllm_python,
     )
     machine = read_machine()
-    measurements = _measure(names, chosen, settings, repeats, seed)
+    with ExitStack() as stack:
+        if shape is not None:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="minivllm-bench-"))
+            write_dummy_model(shape, Path(folder))
+            settings = dataclasses.replace(settings, model=folder)
+        measurements = _measure(names, chosen, settings, repeats, seed)
+    limits = _limits(chosen, shape, seed) if shape is not None and target == "cuda" else {}
     shared = RunSettings(
-        model=model,
+        model=model if model_config is None else f"{model_config} with random weights",
         dtype=settings.dtype,
         device=settings.device,
         num_threads=settings.num_threads,
@@ -85,9 +106,9 @@ def offline(
         input_len=input_len,
         output_len=output_len,
     )
-    Console().print(to_table(measurements, machine, shared))
+    Console().print(to_table(measurements, machine, shared, limits))
     if json_file is not None:
-        json_file.write_text(to_json(measurements, machine, shared))
+        json_file.write_text(to_json(measurements, machine, shared, limits))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -137,6 +158,17 @@ def _split(text: str, kind: str) -> tuple[str, ...]:
         if names.count(name) > 1:
             raise InvalidSetting(f"{kind} {name} is named twice")
     return names
+
+
+def _limits(workloads: Sequence[Workload], config: Mapping[str, Any], seed: int) -> dict[str, float]:
+    """Output tokens per second that the device's own rates allow, by workload."""
+    cost = RooflineCost(measure_ceilings(), read_model_shape(config))
+    limits: dict[str, float] = {}
+    for workload in workloads:
+        requests = workload.draw(int(config["vocab_size"]), seed=seed, run=1)
+        num_tokens = sum(request.output_len for request in requests)
+        limits[workload.name] = num_tokens / least_seconds(requests, cost)
+    return limits
 
 
 def _measure(

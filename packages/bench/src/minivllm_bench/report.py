@@ -2,9 +2,10 @@
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
@@ -15,6 +16,7 @@ from minivllm_bench.offline import Measurement
 SCHEMA = 1
 """Raised when a field of the JSON changes its meaning or goes away."""
 REPEATS_THAT_COUNT = 3
+NO_LIMITS: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,7 @@ class Row:
         seconds: Median time of a repeat.
         seconds_min, seconds_max: Fastest and slowest repeat.
         spread: (seconds_max - seconds_min) / seconds.
+        limit_output_tokens_per_s: What the device's copy and product rates allow; None where they were not measured.
     """
 
     engine: str
@@ -65,6 +68,7 @@ class Row:
     seconds_min: float
     seconds_max: float
     spread: float
+    limit_output_tokens_per_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +85,8 @@ class Ratio:
     ratio: float
 
 
-def make_row(measurement: Measurement, settings: RunSettings) -> Row:
-    """The row of one measurement."""
+def make_row(measurement: Measurement, settings: RunSettings, limit: float | None = None) -> Row:
+    """The row of one measurement, with the device's limit if it is known."""
     return Row(
         engine=measurement.engine,
         workload=measurement.workload,
@@ -95,6 +99,7 @@ def make_row(measurement: Measurement, settings: RunSettings) -> Row:
         seconds_min=min(measurement.seconds),
         seconds_max=max(measurement.seconds),
         spread=measurement.spread,
+        limit_output_tokens_per_s=limit,
     )
 
 
@@ -125,23 +130,40 @@ def reservations(machine: MachineFacts, settings: RunSettings) -> tuple[str, ...
     return tuple(found)
 
 
-def to_json(measurements: Sequence[Measurement], machine: MachineFacts, settings: RunSettings) -> str:
-    """The report as an indented JSON object: schema, machine, settings, reservations, rows, ratios."""
+def to_json(
+    measurements: Sequence[Measurement],
+    machine: MachineFacts,
+    settings: RunSettings,
+    limits: Mapping[str, float] = NO_LIMITS,
+) -> str:
+    """The report as an indented JSON object: schema, machine, settings, reservations, rows, ratios.
+
+    `limits` are output tokens per second by workload.
+    """
     report: dict[str, Any] = {
         "schema": SCHEMA,
         "machine": dataclasses.asdict(machine),
         "settings": dataclasses.asdict(settings),
         "reservations": reservations(machine, settings),
-        "rows": [dataclasses.asdict(make_row(measurement, settings)) for measurement in measurements],
+        "rows": [
+            dataclasses.asdict(make_row(measurement, settings, limits.get(measurement.workload)))
+            for measurement in measurements
+        ],
         "ratios": [dataclasses.asdict(ratio) for ratio in ratios(measurements)],
     }
     return json.dumps(report, indent=2) + "\n"
 
 
-def to_table(measurements: Sequence[Measurement], machine: MachineFacts, settings: RunSettings) -> Table:
+def to_table(
+    measurements: Sequence[Measurement],
+    machine: MachineFacts,
+    settings: RunSettings,
+    limits: Mapping[str, float] = NO_LIMITS,
+) -> Table:
     """The report as a table that fits 80 columns: a section per workload, the ratio beside each peer.
 
-    In the last column stands how many times as fast as this row's engine the first one is.
+    How many times as fast as this row's engine the first one is stands beside each peer; where the limit of the device
+    is known, the last column has the share of it that is reached.
     """
     first = measurements[0].engine
     table = Table(
@@ -154,6 +176,8 @@ def to_table(measurements: Sequence[Measurement], machine: MachineFacts, setting
         table.add_column(heading, no_wrap=True)
     for heading in ("output\ntok/s", "input\ntok/s", "seconds", "spread", f"{first}\n÷ this"):
         table.add_column(heading, justify="right", no_wrap=True)
+    if limits:
+        table.add_column("of\nlimit", justify="right", no_wrap=True)
     by_peer = {(ratio.workload, ratio.peer): f"{ratio.ratio:.2f}x" for ratio in ratios(measurements)}
     shown: str | None = None
     for measurement in measurements:
@@ -167,9 +191,15 @@ def to_table(measurements: Sequence[Measurement], machine: MachineFacts, setting
             f"{measurement.median_seconds:.3f}",
             f"{measurement.spread:.1%}",
             by_peer.get((measurement.workload, measurement.engine), ""),
+            *_share_of_limit(measurement, limits),
         )
         shown = measurement.workload
     return table
+
+
+def _share_of_limit(measurement: Measurement, limits: Mapping[str, float]) -> tuple[str, ...]:
+    limit = limits.get(measurement.workload)
+    return () if limit is None else (f"{measurement.output_tokens_per_s / limit:.0%}",)
 
 
 def _title(settings: RunSettings) -> str:

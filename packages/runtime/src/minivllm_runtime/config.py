@@ -8,6 +8,7 @@ from minivllm_runtime.errors import InvalidParameter
 
 DType = Literal["auto", "float32", "bfloat16", "float16"]
 Device = Literal["auto", "cpu", "cuda"]
+LoadFormat = Literal["auto", "dummy"]
 
 _LEAST: Mapping[str, int] = {
     "num_blocks": 1,
@@ -30,15 +31,19 @@ class EngineConfig:
 
     Attributes:
         model: A bundled name ("smollm2"), a local folder, a `.gguf` file or a hub id.
+        load_format: "auto" reads the weights; "dummy" fills them in at random, from a local folder that needs none:
+            for measuring shapes.
         dtype: Of weights, activations and KV cache. "auto" on a CPU is bfloat16 where the CPU multiplies it natively
             and float32 elsewhere; on a GPU it is the checkpoint's.
         device: "auto" takes a CUDA device when there is one.
         num_blocks: KV blocks in the pool; None sizes the pool from free memory.
+        gpu_memory_utilization: Share of the GPU's memory that weights, activations and KV pool may take together, where
+            `num_blocks` is None; above 0, at most 1.
         block_size: Tokens per KV block.
         max_model_len: Most tokens of one request, prompt included; None is what model and pool both allow.
-        max_num_seqs: Most requests running at once.
+        max_num_seqs: Most requests running at once; None takes 64 on a CPU and 256 on a GPU.
         max_num_batched_tokens: Token budget of one step; None takes 512 on a CPU, where a larger step would keep
-            everybody waiting for more than half a second, and 2048 on a GPU, or `max_num_seqs` where that is more.
+            everybody waiting for more than half a second, and 8192 on a GPU, or `max_num_seqs` where that is more.
         max_num_waiting: Most requests waiting; more are refused.
         enable_prefix_caching: Reuse the KV blocks of equal prompt prefixes.
         run_ahead: Schedule step N+1 while step N runs; None does so on a GPU.
@@ -49,12 +54,14 @@ class EngineConfig:
     """
 
     model: str = "smollm2"
+    load_format: LoadFormat = "auto"
     dtype: DType = "auto"
     device: Device = "auto"
     num_blocks: int | None = None
+    gpu_memory_utilization: float = 0.9
     block_size: int = 16
     max_model_len: int | None = None
-    max_num_seqs: int = 64
+    max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
     max_num_waiting: int = 1024
     enable_prefix_caching: bool = True
@@ -62,7 +69,11 @@ class EngineConfig:
     num_threads: int | None = None
 
     def __post_init__(self) -> None:
-        for name, choices in (("dtype", get_args(DType)), ("device", get_args(Device))):
+        for name, choices in (
+            ("load_format", get_args(LoadFormat)),
+            ("dtype", get_args(DType)),
+            ("device", get_args(Device)),
+        ):
             if getattr(self, name) not in choices:
                 raise InvalidParameter(
                     name, f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}"
@@ -75,7 +86,16 @@ class EngineConfig:
             value = getattr(self, name)
             if value is not None and value > most:
                 raise InvalidParameter(name, f"{name} must be at most {most}, got {value}")
-        if self.max_num_batched_tokens is not None and self.max_num_batched_tokens < self.max_num_seqs:
+        if not 0 < self.gpu_memory_utilization <= 1:
+            raise InvalidParameter(
+                "gpu_memory_utilization",
+                f"gpu_memory_utilization must be above 0 and at most 1, got {self.gpu_memory_utilization}",
+            )
+        if (
+            self.max_num_batched_tokens is not None
+            and self.max_num_seqs is not None
+            and self.max_num_batched_tokens < self.max_num_seqs
+        ):
             raise InvalidParameter(
                 "max_num_batched_tokens",
                 f"max_num_batched_tokens ({self.max_num_batched_tokens}) is below max_num_seqs ({self.max_num_seqs}): "

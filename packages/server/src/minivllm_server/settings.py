@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from minivllm_runtime.config import Device, DType, EngineConfig
+from minivllm_runtime.config import Device, DType, EngineConfig, LoadFormat
 
 ENV_PREFIX = "MINIVLLM_"
 
@@ -22,18 +22,26 @@ class EngineSettings(BaseSettings):
     )
 
     model: str = Field("smollm2", description="Bundled name, local folder, .gguf file or hub id.")
+    load_format: LoadFormat = Field(
+        "auto", description="dummy: random weights, from a folder that needs none."
+    )
     dtype: DType = Field("auto", description="Of weights, activations and KV cache.")
     device: Device = Field("auto", description="auto takes a CUDA device when there is one.")
     num_blocks: int | None = Field(
         None, description="KV blocks in the pool; unset: as many as memory allows."
     )
+    gpu_memory_utilization: float = Field(
+        0.9, description="Share of the GPU's memory for weights, activations and KV blocks."
+    )
     block_size: int = Field(16, description="Tokens per KV block.")
     max_model_len: int | None = Field(
         None, description="Most tokens of one request; unset: model and pool decide."
     )
-    max_num_seqs: int = Field(64, description="Most requests running at once.")
+    max_num_seqs: int | None = Field(
+        None, description="Most requests running at once; unset: 64 on a CPU, 256 on a GPU."
+    )
     max_num_batched_tokens: int | None = Field(
-        None, description="Token budget of one step; unset: 512 on a CPU, 2048 on a GPU."
+        None, description="Token budget of one step; unset: 512 on a CPU, 8192 on a GPU."
     )
     max_num_waiting: int = Field(1024, description="Most requests waiting; more are refused.")
     enable_prefix_caching: bool = Field(True, description="Reuse the KV blocks of equal prompt prefixes.")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 from transformers.utils import logging
 
 from minivllm_bench.engines.interface import Completion, DType, EngineSettings, TimedRun
@@ -35,7 +35,10 @@ class HfEngine:
         Raises:
             EngineFailed: the model is missing, damaged or unknown to transformers.
         """
-        model, tokenizer = load_pretrained(find_model(settings.model), settings.dtype)
+        if settings.dummy_weights:
+            model, tokenizer = load_dummy(settings.model, settings.dtype)
+        else:
+            model, tokenizer = load_pretrained(find_model(settings.model), settings.dtype)
         return cls(model.eval().to(settings.device), tokenizer, settings.num_threads)
 
     @property
@@ -69,6 +72,22 @@ class HfEngine:
         return [ids[: request.output_len] for ids, request in zip(new_ids, requests, strict=True)]
 
 
+def load_dummy(folder: str, dtype: DType) -> tuple[Any, Any]:
+    """Model with the random weights that transformers starts training from, and tokenizer, of a folder without weights.
+
+    Raises:
+        EngineFailed: the folder's config is unknown to transformers.
+    """
+    try:
+        config = AutoConfig.from_pretrained(folder)
+        model = AutoModelForCausalLM.from_config(
+            config, dtype=getattr(torch, dtype), attn_implementation="sdpa"
+        )
+        return model, AutoTokenizer.from_pretrained(folder)
+    except (OSError, ValueError, KeyError) as error:
+        raise _cannot_load(folder, error) from error
+
+
 def load_pretrained(source: ModelSource, dtype: DType) -> tuple[Any, Any]:
     """Model and tokenizer as transformers loads them, every weight in `dtype`.
 
@@ -86,12 +105,16 @@ def load_pretrained(source: ModelSource, dtype: DType) -> tuple[Any, Any]:
             **_gguf_options(source),
         )
     except (OSError, ValueError, KeyError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise EngineFailed(f"hf cannot load {name}: {reason}") from error
+        raise _cannot_load(name, error) from error
     found = {str(parameter.dtype).removeprefix("torch.") for parameter in model.parameters()}
     if found != {dtype}:
         raise EngineFailed(f"hf loaded {name} in {', '.join(sorted(found))}, asked for {dtype}")
     return model, tokenizer
+
+
+def _cannot_load(name: str, error: Exception) -> EngineFailed:
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return EngineFailed(f"hf cannot load {name}: {reason}")
 
 
 def _gguf_options(source: ModelSource) -> dict[str, Any]:

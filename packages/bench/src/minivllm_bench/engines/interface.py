@@ -20,6 +20,7 @@ class EngineSettings:
         dtype: Of weights, activations and KV cache.
         device: Where it runs.
         num_threads: CPU threads for tensor work, the same for each engine.
+        dummy_weights: Whether `model` is a folder without weights, to be filled in at random.
         vllm_python: Python interpreter of an environment that has vLLM; None if vLLM takes no part.
     """
 
@@ -27,6 +28,7 @@ class EngineSettings:
     dtype: DType
     device: Device
     num_threads: int
+    dummy_weights: bool = False
     vllm_python: Path | None = None
 
 

@@ -30,6 +30,7 @@ class MinivllmEngine:
         try:
             llm = LLM(
                 settings.model,
+                load_format="dummy" if settings.dummy_weights else "auto",
                 dtype=settings.dtype,
                 device=settings.device,
                 num_threads=settings.num_threads,

@@ -5,6 +5,8 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -15,12 +17,19 @@ from minivllm_runtime.config import EngineConfig
 from minivllm_runtime.engine.engine_core import EngineCore
 from minivllm_runtime.errors import InvalidParameter
 from minivllm_runtime.loader.checkpoint import Checkpoint, open_checkpoint
-from minivllm_runtime.loader.weights import load_weights
+from minivllm_runtime.loader.dummy_checkpoint import DummyCheckpoint
+from minivllm_runtime.loader.weights import dummy_weights, load_weights
 from minivllm_runtime.models.decoder import Decoder
 from minivllm_runtime.models.model_config import ModelConfig
 from minivllm_runtime.tokenizer import Tokenizer
 from minivllm_runtime.worker.kv_cache import KVCacheTensors
-from minivllm_runtime.worker.memory import check_pool_fits, default_num_blocks, kv_block_bytes
+from minivllm_runtime.worker.memory import (
+    activation_bytes,
+    check_pool_fits,
+    default_num_blocks,
+    kv_block_bytes,
+    kv_budget_bytes,
+)
 from minivllm_runtime.worker.model_runner import Model, ModelRunner
 from minivllm_runtime.worker.request_states import RequestStates
 from minivllm_scheduler import Scheduler, SchedulerConfig
@@ -29,7 +38,8 @@ from minivllm_scheduler.recording import Event, RecordingScheduler
 Progress = Callable[[str, int, int], None]
 """Called with (stage, done, total) while an engine is built."""
 
-_DEFAULT_TOKEN_BUDGET = {"cpu": 512, "cuda": 2048}
+_DEFAULT_TOKEN_BUDGET = {"cpu": 512, "cuda": 8192}
+_DEFAULT_MAX_NUM_SEQS = {"cpu": 64, "cuda": 256}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +79,15 @@ def build_engine(
     """
     if config.num_threads is not None:
         torch.set_num_threads(config.num_threads)
-    checkpoint = open_checkpoint(config.model)
+    checkpoint = _open_checkpoint(config)
     device = _resolve_device(config)
     dtype = _resolve_dtype(config, checkpoint.config, device)
     tokenizer = checkpoint.load_tokenizer()
     context = _resolve_context(config, checkpoint.config)
-    model = _load_model(checkpoint, context, dtype, device, progress)
+    with _default_dtype(dtype), torch.device(device):
+        model = Decoder(checkpoint.config, context)
+    _fill(model, checkpoint, progress)
+    model.pack()
     return assemble_engine(
         config, model, tokenizer, checkpoint.config, dtype=dtype, device=device, record=record
     )
@@ -94,11 +107,12 @@ def assemble_engine(
 
     `record` is called with every event of the scheduler; see `minivllm_scheduler.recording`.
     """
-    num_blocks, max_model_len = _size_pool(config, model_config, dtype, device)
+    limits = _resolve_limits(config, device)
+    num_blocks, max_model_len = _size_pool(config, limits, model_config, dtype, device)
     kv_manager = KVCacheManager(num_blocks, config.block_size, prefix_caching=config.enable_prefix_caching)
     scheduler_config = SchedulerConfig(
-        max_num_seqs=config.max_num_seqs,
-        max_num_batched_tokens=_token_budget(config, device),
+        max_num_seqs=limits.max_num_seqs,
+        max_num_batched_tokens=limits.max_num_batched_tokens,
         max_model_len=max_model_len,
         max_num_waiting=config.max_num_waiting,
     )
@@ -107,7 +121,7 @@ def assemble_engine(
         model,
         _attention_backend(kv_cache, model_config, device),
         kv_cache,
-        RequestStates(config.max_num_seqs, max_model_len, config.block_size, device),
+        RequestStates(limits.max_num_seqs, max_model_len, config.block_size, device),
         num_sampled_ids=min(tokenizer.vocab_size, model_config.vocab_size),
     )
     run_ahead = device.type == "cuda" if config.run_ahead is None else config.run_ahead
@@ -129,17 +143,33 @@ def assemble_engine(
     )
 
 
-def _token_budget(config: EngineConfig, device: torch.device) -> int:
-    if config.max_num_batched_tokens is not None:
-        return config.max_num_batched_tokens
-    return max(_DEFAULT_TOKEN_BUDGET[device.type], config.max_num_seqs)
+class _Limits(NamedTuple):
+    """Of one step, resolved for the device."""
+
+    max_num_seqs: int
+    max_num_batched_tokens: int
 
 
-def _load_model(
-    checkpoint: Checkpoint, context: int, dtype: torch.dtype, device: torch.device, progress: Progress | None
-) -> Decoder:
-    with _default_dtype(dtype), torch.device(device):
-        model = Decoder(checkpoint.config, context)
+def _resolve_limits(config: EngineConfig, device: torch.device) -> _Limits:
+    """What the settings leave open: as much as the device's default, and never a step too small for its rows."""
+    budget = config.max_num_batched_tokens
+    max_num_seqs = config.max_num_seqs
+    if max_num_seqs is None:
+        max_num_seqs = min(_DEFAULT_MAX_NUM_SEQS[device.type], budget or _DEFAULT_TOKEN_BUDGET[device.type])
+    return _Limits(max_num_seqs, budget or max(_DEFAULT_TOKEN_BUDGET[device.type], max_num_seqs))
+
+
+def _open_checkpoint(config: EngineConfig) -> Checkpoint | DummyCheckpoint:
+    if config.load_format == "dummy":
+        return DummyCheckpoint(Path(config.model).expanduser())
+    return open_checkpoint(config.model)
+
+
+def _fill(model: Decoder, checkpoint: Checkpoint | DummyCheckpoint, progress: Progress | None) -> None:
+    """Give the model its weights."""
+    if isinstance(checkpoint, DummyCheckpoint):
+        dummy_weights(model)
+        return
     num_loaded = 0
 
     def on_tensor() -> None:
@@ -149,8 +179,6 @@ def _load_model(
             progress("loading weights", num_loaded, checkpoint.num_tensors)
 
     load_weights(model, checkpoint.tensors(), on_tensor=on_tensor)
-    model.pack()
-    return model
 
 
 @contextmanager
@@ -207,14 +235,20 @@ def _resolve_context(config: EngineConfig, model_config: ModelConfig) -> int:
 
 
 def _size_pool(
-    config: EngineConfig, model_config: ModelConfig, dtype: torch.dtype, device: torch.device
+    config: EngineConfig,
+    limits: _Limits,
+    model_config: ModelConfig,
+    dtype: torch.dtype,
+    device: torch.device,
 ) -> tuple[int, int]:
     """Blocks in the pool, and the longest request that both context and pool allow."""
     context = _resolve_context(config, model_config)
     block_bytes = kv_block_bytes(model_config, config.block_size, dtype)
     if config.num_blocks is None:
-        most_useful = config.max_num_seqs * -(-context // config.block_size)
-        num_blocks = default_num_blocks(block_bytes, most_useful, device)
+        most_useful = limits.max_num_seqs * -(-context // config.block_size)
+        reserved_bytes = activation_bytes(model_config, *limits, dtype) if device.type == "cuda" else 0
+        budget_bytes = kv_budget_bytes(device, config.gpu_memory_utilization, reserved_bytes)
+        num_blocks = default_num_blocks(block_bytes, most_useful, budget_bytes)
     else:
         num_blocks = config.num_blocks
         check_pool_fits(num_blocks, block_bytes, device)

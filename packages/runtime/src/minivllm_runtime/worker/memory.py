@@ -9,7 +9,8 @@ from minivllm_runtime.models.model_config import ModelConfig
 
 _CPU_FRACTION = 0.25
 _CPU_LIMIT_BYTES = 4 * 2**30
-_CUDA_FRACTION = 0.9
+_SAMPLER_BYTES_PER_LOGIT = 32
+"""Logits in the model's precision and in float32, probabilities, and their sums in float64, twice."""
 
 
 def kv_block_bytes(config: ModelConfig, block_size: int, dtype: torch.dtype) -> int:
@@ -17,24 +18,54 @@ def kv_block_bytes(config: ModelConfig, block_size: int, dtype: torch.dtype) -> 
     return 2 * config.num_layers * config.num_kv_heads * block_size * config.head_dim * dtype.itemsize
 
 
-def default_num_blocks(block_bytes: int, most_useful: int, device: torch.device) -> int:
-    """Blocks for the KV pool when nobody chose a number.
+def activation_bytes(
+    config: ModelConfig, max_num_seqs: int, max_num_batched_tokens: int, dtype: torch.dtype
+) -> int:
+    """Bytes that the largest step needs beside weights and KV: an upper bound from the shapes.
 
-    On a CPU a quarter of the machine's memory, at most 4 GiB; on a GPU nine tenths of what is free now, so weights must
-    be loaded before. Never more than `most_useful`.
+    At its widest moment a layer holds the residual stream, a normed copy and a product for every token, and gate, up
+    and their gated half; everything is counted twice, for what the allocator keeps apart.
+    """
+    width = 4 * config.hidden_size + 3 * config.intermediate_size
+    width += 2 * (config.num_heads + config.num_kv_heads) * config.head_dim
+    layer_bytes = 2 * max_num_batched_tokens * width * dtype.itemsize
+    return layer_bytes + max_num_seqs * config.vocab_size * _SAMPLER_BYTES_PER_LOGIT
+
+
+def kv_budget_bytes(device: torch.device, gpu_memory_utilization: float, reserved_bytes: int) -> int:
+    """Bytes that the KV pool may take when nobody chose its size.
+
+    On a CPU a quarter of the machine's memory, at most 4 GiB. On a GPU its memory times `gpu_memory_utilization`, less
+    what is in use now, so weights must be loaded before, and less `reserved_bytes`.
+
+    Raises:
+        InvalidParameter: nothing is left on the GPU.
+    """
+    if device.type != "cuda":
+        return min(int(_memory_bytes(device) * _CPU_FRACTION), _CPU_LIMIT_BYTES)
+    torch.cuda.empty_cache()  # what loading left behind is free, too
+    free_bytes, total_bytes = torch.cuda.mem_get_info(device)
+    granted_bytes, used_bytes = int(total_bytes * gpu_memory_utilization), total_bytes - free_bytes
+    budget = granted_bytes - used_bytes - reserved_bytes
+    if budget <= 0:
+        raise InvalidParameter(
+            "gpu_memory_utilization",
+            f"gpu_memory_utilization ({gpu_memory_utilization}) grants {granted_bytes} of {total_bytes} bytes, but "
+            f"{used_bytes} are in use, weights included, and a step needs {reserved_bytes}: no KV cache fits",
+        )
+    return budget
+
+
+def default_num_blocks(block_bytes: int, most_useful: int, budget_bytes: int) -> int:
+    """Blocks for the KV pool when nobody chose a number: what fits into the budget, never more than `most_useful`.
 
     Raises:
         InvalidParameter: not even one block fits.
     """
-    if device.type == "cuda":
-        free_bytes, _ = torch.cuda.mem_get_info(device)
-        budget = int(free_bytes * _CUDA_FRACTION)
-    else:
-        budget = min(int(_memory_bytes(device) * _CPU_FRACTION), _CPU_LIMIT_BYTES)
-    num_blocks = min(budget // block_bytes, most_useful)
+    num_blocks = min(budget_bytes // block_bytes, most_useful)
     if num_blocks < 1:
         raise InvalidParameter(
-            "num_blocks", f"no KV block of {block_bytes} bytes fits into {budget} bytes of memory"
+            "num_blocks", f"no KV block of {block_bytes} bytes fits into {budget_bytes} bytes of memory"
         )
     return num_blocks
 
