@@ -693,6 +693,26 @@ class TestCost:
         calls = [self.calls_in_a_step(num_requests, num_blocks=4000) for num_requests in (64, 128, 192)]
         assert calls[1] - calls[0] == calls[2] - calls[1]
 
+    def test_stats_cost_the_same_however_many_wait(self):
+        def calls_in_stats(num_waiting):
+            config = SchedulerConfig(
+                max_num_seqs=1, max_num_batched_tokens=4, max_model_len=9, max_num_waiting=999
+            )
+            scheduler = Scheduler(config, KVCacheManager(9, 4))
+            options = {"prompt_token_ids": [1, 2], "max_tokens": 2}
+            for i in range(num_waiting):
+                scheduler.add([Request(request_id=f"{i}{c}", group=f"g{i}", **options) for c in "ab"], 0.0)
+            calls = []
+            sys.setprofile(lambda _, event, called: calls.append(called) if event.endswith("call") else None)
+            try:
+                stats = scheduler.stats()
+            finally:
+                sys.setprofile(None)
+            assert stats.num_waiting == 2 * num_waiting
+            return len(calls)
+
+        assert calls_in_stats(2) == calls_in_stats(200)
+
 
 RUN = """
 import zlib

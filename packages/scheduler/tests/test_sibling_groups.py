@@ -5,9 +5,9 @@ from minivllm_scheduler.request import RequestState, RequestStatus
 from minivllm_scheduler.sibling_groups import SiblingGroups
 
 
-def member(name, group="g"):
+def member(name, group="g", arrival=0):
     request = Request(request_id=name, prompt_token_ids=[1, 2], max_tokens=1, group=group)
-    return RequestState(request, block_size=4, arrival=0, now=0.0)
+    return RequestState(request, block_size=4, arrival=arrival, now=0.0)
 
 
 @pytest.fixture
@@ -58,3 +58,19 @@ def test_a_name_is_free_again_when_its_last_member_ended(family):
         groups.leave(state)
     assert (list(groups), groups.num_held) == ([], 0)
     assert [groups.enter(member(name)) for name in "de"] == [True, False]
+
+
+def test_the_oldest_is_the_one_held_first_of_all_groups():
+    groups = SiblingGroups()
+    assert groups.oldest is None
+    names = ["a0", "b0", "b1", "a1", "b2"]
+    states = {name: member(name, name[0], arrival) for arrival, name in enumerate(names)}
+    for state in states.values():
+        groups.enter(state)
+    groups.check_invariants()
+    assert groups.oldest is states["b1"]
+    groups.prompt_committed(states["b0"])
+    groups.check_invariants()
+    assert groups.oldest is states["a1"]
+    groups.prompt_committed(states["a0"])
+    assert groups.oldest is None

@@ -86,3 +86,14 @@ def test_without_newcomers_the_bound_holds_whatever_the_ranks(states, max_overta
     assert sorted(taken) == list(range(len(states)))
     for arrival in taken:
         assert taken.index(arrival) <= (arrival + 1) * (max_overtaking + 1) - 1
+
+
+def test_the_oldest_is_the_one_added_first_whatever_its_rank():
+    queue = WaitingQueue(max_overtaking=9)
+    assert queue.oldest is None
+    states = [waiting(0, 3.0), waiting(1, 0.0), waiting(2, 1.0)]
+    for state in states:
+        queue.push(state)
+    assert queue.oldest is states[0]
+    queue.remove(states[0])
+    assert queue.oldest is states[1]

@@ -212,13 +212,13 @@ class Scheduler:
         return tuple(ended)
 
     def stats(self) -> SchedulerStats:
-        """Sizes now, and totals since creation."""
-        arrivals = [state.arrival_time_s for waiting in (self._waiting, self._groups) for state in waiting]
+        """Sizes now, and totals since creation; at the same cost however many requests there are."""
+        oldest = [state.arrival_time_s for state in (self._waiting.oldest, self._groups.oldest) if state]
         return SchedulerStats(
             num_running=len(self._running),
             num_waiting=self._num_waiting,
             num_in_flight=len(self._in_flight),
-            oldest_wait_s=self._now - min(arrivals, default=self._now),
+            oldest_wait_s=self._now - min(oldest, default=self._now),
             total_steps=self._num_steps,
             total_scheduled_tokens=self._num_scheduled_tokens,
             total_preempted=self._num_preemptions,

@@ -4,6 +4,7 @@ The first request of a group leads. Its siblings are held back until the leader'
 cache, and then find it there. If the leader ends before that, the sibling held longest leads.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -22,11 +23,22 @@ class SiblingGroups:
 
     def __init__(self) -> None:
         self._groups: dict[str, _Group] = {}
-        self.num_held = 0
+        # Of all groups, by arrival. A plain dict finds its first entry only after walking over those removed before it.
+        self._held: OrderedDict[str, RequestState] = OrderedDict()
+
+    @property
+    def num_held(self) -> int:
+        """Requests held back."""
+        return len(self._held)
+
+    @property
+    def oldest(self) -> RequestState | None:
+        """The request that was held back first; None if none is."""
+        return next(iter(self._held.values()), None)
 
     def __iter__(self) -> Iterator[RequestState]:
         """The requests held back."""
-        return (state for group in self._groups.values() for state in group.held.values())
+        return iter(self._held.values())
 
     def enter(self, state: RequestState) -> bool:
         """Registers a new request. True: it may wait for admission; False: it is held back."""
@@ -39,7 +51,7 @@ class SiblingGroups:
             return True
         state.status = RequestStatus.HELD
         group.held[state.request_id] = state
-        self.num_held += 1
+        self._held[state.request_id] = state
         return False
 
     def prompt_committed(self, state: RequestState) -> tuple[RequestState, ...]:
@@ -64,7 +76,7 @@ class SiblingGroups:
         if group.members == 0:
             del self._groups[name]
         if group.held.pop(state.request_id, None) is not None:
-            self.num_held -= 1
+            del self._held[state.request_id]
         if group.leader is not state or not group.held:
             return ()
         successor = group.held.pop(next(iter(group.held)))
@@ -74,7 +86,8 @@ class SiblingGroups:
 
     def check_invariants(self) -> None:
         """Asserts that a group with held siblings has a live leader that is not itself held."""
-        assert self.num_held == sum(1 for _ in self)
+        assert self.num_held == sum(len(group.held) for group in self._groups.values())
+        assert [state.arrival for state in self] == sorted(state.arrival for state in self)
         for group in self._groups.values():
             assert group.members > len(group.held)
             if group.held:
@@ -84,4 +97,4 @@ class SiblingGroups:
     def _let_go(self, states: tuple[RequestState, ...]) -> None:
         for state in states:
             state.status = RequestStatus.WAITING
-        self.num_held -= len(states)
+            del self._held[state.request_id]

@@ -34,6 +34,11 @@ class WaitingQueue:
     def __iter__(self) -> Iterator[RequestState]:
         return (state for _, state in self._entries)
 
+    @property
+    def oldest(self) -> RequestState | None:
+        """The request that was added first; None if none waits."""
+        return self._by_arrival[0][1] if self._by_arrival else None
+
     def push(self, state: RequestState) -> None:
         """Puts a request in its place; a preempted one goes before all of its rank that never ran."""
         insort(self._entries, (_key(state), state))
