@@ -8,7 +8,10 @@ from .scripted_engine import scripted_engine
 
 
 class TextChunks:
-    """The plainest format: the text, and a farewell."""
+    """The plainest format: a greeting, the text, and a farewell."""
+
+    def opening_chunks(self):
+        return [{"hello": True}]
 
     def chunks(self, deltas):
         return ({"text": delta.text} for delta in deltas)
@@ -60,11 +63,12 @@ def test_an_event_is_one_line_and_an_empty_one():
     assert event({"text": "\u2028"}) == b'data: {"text":"\\u2028"}\n\n'
 
 
-def test_a_stream_is_chunks_then_the_closing_chunks_then_done():
+def test_a_stream_is_opened_goes_on_with_chunks_and_is_closed():
     receiver = Receiver()
     write_stream(receiver, max_tokens=13)
-    *chunks, bye, done, rest = receiver.body().split(b"\n\n")
+    hello, *chunks, bye, done, rest = receiver.body().split(b"\n\n")
     assert "".join(json.loads(chunk[6:])["text"] for chunk in chunks) == "héllo wörld"
+    assert json.loads(hello[6:]) == {"hello": True}
     assert json.loads(bye[6:]) == {"bye": True}
     assert (done + b"\n\n", rest) == (DONE, b"")
     assert receiver.messages[-1] == {"type": "http.response.body", "body": b"", "more_body": False}

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from minivllm_runtime.engine.async_engine import Submission
 from minivllm_runtime.errors import MinivllmError
 from minivllm_runtime.outputs import ChoiceDelta
 from minivllm_server.errors import envelope, to_api_error
@@ -20,8 +19,27 @@ DONE = b"data: [DONE]\n\n"
 _log = logging.getLogger(__name__)
 
 
+EVENT_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
+}
+"""What the API document says of an endpoint that can stream its answer."""
+
+
+class DeltaSource(Protocol):
+    """What is streamed: a submission, or something around one."""
+
+    def __aiter__(self) -> AsyncIterator[tuple[ChoiceDelta, ...]]:
+        """Returns the deltas as they come."""
+
+    async def aclose(self) -> None:
+        """Aborts whatever is unfinished."""
+
+
 class ChunkFormat(Protocol):
     """Turns deltas into the chunks of one endpoint."""
+
+    def opening_chunks(self) -> Iterable[dict[str, Any]]:
+        """Returns the chunks that come before every delta."""
 
     def chunks(self, deltas: Iterable[ChoiceDelta]) -> Iterable[dict[str, Any]]:
         """Returns the chunks for new deltas."""
@@ -36,20 +54,20 @@ def event(content: dict[str, Any]) -> bytes:
 
 
 async def open_event_stream(
-    submission: Submission, chunk_format: ChunkFormat, *, write_timeout_s: float
+    source: DeltaSource, chunk_format: ChunkFormat, *, write_timeout_s: float
 ) -> "EventStream":
     """Waits for the first deltas and returns the response that goes on from there.
 
     A failure before the first token is thus raised here and becomes an ordinary error response. The response
     owns the submission from now on; on an exception the submission is closed.
     """
-    deltas = aiter(submission)
+    deltas = aiter(source)
     try:
         first = await anext(deltas)
     except BaseException:
-        await submission.aclose()
+        await source.aclose()
         raise
-    return EventStream(submission, first, deltas, chunk_format, write_timeout_s=write_timeout_s)
+    return EventStream(source, first, deltas, chunk_format, write_timeout_s=write_timeout_s)
 
 
 class EventStream(Response):
@@ -63,7 +81,7 @@ class EventStream(Response):
 
     def __init__(
         self,
-        submission: Submission,
+        source: DeltaSource,
         first: tuple[ChoiceDelta, ...],
         rest: AsyncIterator[tuple[ChoiceDelta, ...]],
         chunk_format: ChunkFormat,
@@ -74,7 +92,7 @@ class EventStream(Response):
         self.background = None
         # A failed stream must end with a closed connection, and only a header sent up front can promise that.
         self.init_headers({"cache-control": "no-cache", "connection": "close", "x-accel-buffering": "no"})
-        self._submission = submission
+        self._source = source
         self._first = first
         self._rest = rest
         self._chunk_format = chunk_format
@@ -82,7 +100,7 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         """Writes the stream. A client that stops reading for the write time-out loses it."""
-        async with aclosing(self._submission), aclosing(self._bodies()) as bodies:
+        async with aclosing(self._source), aclosing(self._bodies()) as bodies:
             await send(
                 {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
             )
@@ -98,7 +116,9 @@ class EventStream(Response):
     async def _bodies(self) -> AsyncGenerator[bytes, None]:
         """Yields the events, those of one step joined."""
         try:
-            yield self._render(self._first)
+            yield b"".join(event(chunk) for chunk in self._chunk_format.opening_chunks()) + self._render(
+                self._first
+            )
             async for deltas in self._rest:
                 yield self._render(deltas)
             yield b"".join(event(chunk) for chunk in self._chunk_format.closing_chunks()) + DONE

@@ -30,7 +30,13 @@ def ids_of(*parts: str | int) -> list[int]:
     return ids
 
 
-def byte_tokenizer(pieces: Sequence[str] = PIECES, *, has_bos: bool = True) -> Tokenizer:
+CONTENTS_ONLY = "{% for message in messages %}{{ message.content }}{% endfor %}"
+"""A chat template under which a conversation of one message "a" is one token."""
+
+
+def byte_tokenizer(
+    pieces: Sequence[str] = PIECES, *, has_bos: bool = True, chat_template: str | None = CONTENTS_ONLY
+) -> Tokenizer:
     """Texts encode to one token per byte: no merge leads to a longer piece."""
     vocab = {char: byte for byte, char in _BYTE_TO_UNICODE.items()} | SPECIAL_TOKENS
     vocab |= {
@@ -41,4 +47,4 @@ def byte_tokenizer(pieces: Sequence[str] = PIECES, *, has_bos: bool = True) -> T
     backend.decoder = decoders.ByteLevel()
     backend.add_special_tokens(list(SPECIAL_TOKENS))
     special_tokens = {"eos_token": "<|endoftext|>"} | ({"bos_token": "<|begin|>"} if has_bos else {})
-    return Tokenizer(backend, special_tokens=special_tokens)
+    return Tokenizer(backend, special_tokens=special_tokens, chat_template=chat_template)

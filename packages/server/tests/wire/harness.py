@@ -26,6 +26,8 @@ from .wire_client import InBackground, RawConnection, Stream, raw_request
 NUM_PADDED_ROWS = 5
 """Rows of the embedding that belong to no token."""
 PATH = "/v1/completions"
+CHAT_PATH = "/v1/chat/completions"
+CONVERSATION = [{"role": "user", "content": "a"}]
 
 
 def eventually(condition: Callable[[], bool], *, within_s: float) -> bool:
@@ -136,6 +138,23 @@ class TapeServer:
     def stream(self, **body) -> Stream:
         """A stream, opened when it is entered."""
         return Stream(self.client, PATH, {"prompt": "a", "temperature": 0, **body, "stream": True})
+
+    def chat(self, **body) -> httpx.Response:
+        """The whole answer to a conversation of one token, greedy, unless the body says otherwise."""
+        return self.client.post(CHAT_PATH, json={"messages": CONVERSATION, "temperature": 0, **body})
+
+    def chat_choice(self, **body) -> dict:
+        """The only choice of a whole answer to a conversation."""
+        answer = self.chat(**body)
+        assert answer.status_code == 200, answer.text
+        (choice,) = answer.json()["choices"]
+        return choice
+
+    def chat_stream(self, **body) -> Stream:
+        """A stream of an answer to a conversation, opened when it is entered."""
+        return Stream(
+            self.client, CHAT_PATH, {"messages": CONVERSATION, "temperature": 0, **body, "stream": True}
+        )
 
     def in_background(self, headers: Mapping[str, str] | None = None, **body) -> InBackground:
         """A whole answer that is waited for in a thread."""

@@ -78,7 +78,7 @@ class Stream:
 
     def text(self, index: int = 0) -> str:
         """The deltas of a choice, joined."""
-        return "".join(choice["text"] for choice in self.choices(index))
+        return "".join(_text_of(choice) for choice in self.choices(index))
 
     def finish_reasons(self, index: int = 0) -> list[str | None]:
         """Of every chunk of a choice."""
@@ -100,6 +100,10 @@ class Stream:
                 assert len(event.splitlines()) == 1, event
                 yield event.removeprefix(b"data: ")
         assert pending == b"", pending
+
+
+def _text_of(choice: dict) -> str:
+    return choice["text"] if "text" in choice else choice["delta"].get("content") or ""
 
 
 class InBackground(threading.Thread):

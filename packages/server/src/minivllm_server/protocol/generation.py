@@ -1,0 +1,113 @@
+"""What requests for generated text have in common, whichever endpoint they are sent to.
+
+Source: OpenAI API reference; the extra fields carry vLLM's names.
+"""
+
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
+
+from minivllm_runtime.sampling_params import SamplingParams
+
+MAX_ENTRIES = 1024
+"""Of a list or an object: a bound on what one request can make every step look at."""
+
+_SAMPLING_FIELDS = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "seed",
+    "n",
+    "stop",
+    "stop_token_ids",
+    "min_tokens",
+    "ignore_eos",
+    "skip_special_tokens",
+    "include_stop_str_in_output",
+    "priority",
+    "cache_salt",
+)
+_UNSUPPORTED_UNLESS: dict[str, Any] = {
+    "presence_penalty": 0,
+    "frequency_penalty": 0,
+    "repetition_penalty": 1,
+    "logit_bias": {},
+}
+"""Fields that only their default value (or null) is served for."""
+
+
+class StrictModel(BaseModel):
+    """A part of a request: no booleans as numbers, no numbers as strings, no NaN; unknown fields are ignored."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        strict=True, extra="ignore", frozen=True, allow_inf_nan=False
+    )
+
+
+class StreamOptions(StrictModel):
+    """What else a stream carries."""
+
+    include_usage: StrictBool | None = None
+
+
+class GenerationRequest(StrictModel):
+    """How to generate and how to answer. Null means the default; `SamplingParams` checks the ranges of its fields."""
+
+    model: str | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    presence_penalty: float | None = Field(None, ge=-2, le=2)
+    frequency_penalty: float | None = Field(None, ge=-2, le=2)
+    repetition_penalty: float | None = Field(None, gt=0)
+    logit_bias: dict[str, float] | None = None
+    seed: int | None = None
+    n: int | None = None
+    stop: str | list[str] | None = None
+    stop_token_ids: list[int] | None = None
+    max_tokens: int | None = None
+    min_tokens: int | None = None
+    ignore_eos: bool | None = None
+    skip_special_tokens: bool | None = None
+    include_stop_str_in_output: bool | None = None
+    priority: int | None = None
+    cache_salt: str | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+
+    @field_validator("stop", "stop_token_ids", "logit_bias", mode="before")
+    @classmethod
+    def _bound_entries(cls, value: Any) -> Any:
+        """Before anything looks at the entries: a report on each of millions would stall the event loop."""
+        if isinstance(value, list | dict) and len(value) > MAX_ENTRIES:
+            raise PydanticCustomError(
+                "too_many_entries", "at most {limit} entries are allowed", {"limit": MAX_ENTRIES}
+            )
+        return value
+
+    @field_validator("stream_options")
+    @classmethod
+    def _needs_stream(cls, options: StreamOptions | None, info: ValidationInfo) -> StreamOptions | None:
+        if options is not None and not info.data.get("stream"):
+            raise PydanticCustomError("stream_options", "is only allowed when stream is true")
+        return options
+
+    @field_validator(*_UNSUPPORTED_UNLESS)
+    @classmethod
+    def _refuse_unsupported(cls, value: Any, info: ValidationInfo) -> Any:
+        if value is not None and value != _UNSUPPORTED_UNLESS[info.field_name or ""]:
+            raise PydanticCustomError("unsupported", "is not supported")
+        return value
+
+    @property
+    def include_usage(self) -> bool:
+        """Whether a stream ends with a chunk of usage."""
+        return self.stream_options is not None and self.stream_options.include_usage is True
+
+    def _sampling_params(self, **others: Any) -> SamplingParams:
+        """Returns the fields that were given, and `others`, as parameters."""
+        given = {name: value for name in _SAMPLING_FIELDS if (value := getattr(self, name)) is not None}
+        return SamplingParams(**given, **others)
