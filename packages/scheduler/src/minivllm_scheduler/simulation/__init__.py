@@ -9,11 +9,18 @@ from minivllm_scheduler.simulation.lengths import (
     LogNormalLength,
     UniformLength,
 )
-from minivllm_scheduler.simulation.linear_cost import LinearCost, LinearFit, MeasuredStep, fit_linear_cost
+from minivllm_scheduler.simulation.linear_cost import (
+    LinearCost,
+    MeasuredStep,
+    PredictionError,
+    fit_linear_cost,
+    prediction_error,
+)
 from minivllm_scheduler.simulation.report import Distribution, KVUse, SimulationReport
 from minivllm_scheduler.simulation.roofline_cost import DeviceSheet, ModelShape, RooflineCost
 from minivllm_scheduler.simulation.simulator import SimulatedEngine, Simulator, simulate
 from minivllm_scheduler.simulation.synthetic import MultiTurn, SharedPrefixes, SyntheticWorkload
+from minivllm_scheduler.simulation.token_curve import TokenCurve
 from minivllm_scheduler.simulation.trace import Trace, TraceRow
 from minivllm_scheduler.simulation.trace_file import read_trace, write_trace
 from minivllm_scheduler.simulation.traffic import TimedRequest, Traffic, Workload
@@ -33,12 +40,12 @@ __all__ = [
     "KVUse",
     "LengthDistribution",
     "LinearCost",
-    "LinearFit",
     "LogNormalLength",
     "MeasuredStep",
     "ModelShape",
     "MultiTurn",
     "PoissonArrivals",
+    "PredictionError",
     "RooflineCost",
     "SharedPrefixes",
     "SimulatedEngine",
@@ -48,12 +55,14 @@ __all__ = [
     "StepLoad",
     "SyntheticWorkload",
     "TimedRequest",
+    "TokenCurve",
     "Trace",
     "TraceRow",
     "Traffic",
     "UniformLength",
     "Workload",
     "fit_linear_cost",
+    "prediction_error",
     "read_trace",
     "simulate",
     "write_trace",

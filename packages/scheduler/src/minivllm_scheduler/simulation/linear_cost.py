@@ -1,15 +1,24 @@
 """LinearCost: a step's time as a weighted sum of its load, and how the weights are found from measured steps."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from itertools import combinations
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from minivllm_scheduler.simulation.cost import StepLoad
 from minivllm_scheduler.simulation.errors import InvalidCost, require_at_least, require_positive
+from minivllm_scheduler.simulation.least_squares import fit_to_ones
+from minivllm_scheduler.simulation.report import percentile
+from minivllm_scheduler.simulation.token_curve import TokenCurve, knot_shares
 
-SINGULAR: Final = 1e-12
-"""A pivot below this, of columns scaled to length 1, says that they depend on each other."""
+WEIGHTS: Final = (
+    "base_s",
+    "per_token_s",
+    "per_row_s",
+    "per_sample_s",
+    "per_context_token_s",
+    "per_attention_pair_s",
+)
+"""Fields of `LinearCost` that are weights of a sum; a token curve takes the place of the first two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,33 +27,36 @@ class LinearCost:
 
     Attributes:
         base_s: Of every step.
-        per_row_s: Of each row.
         per_token_s: Of each computed token.
+        per_row_s: Of each row.
         per_sample_s: Of each row that samples.
         per_context_token_s: Of each token whose KV is read.
         per_attention_pair_s: Of each (computed token, attended position).
+        token_curve: Of the number of computed tokens, where that is no straight line; on top of the other terms.
 
     Raises:
         InvalidCost: A term is negative or not finite.
     """
 
     base_s: float = 0.0
-    per_row_s: float = 0.0
     per_token_s: float = 0.0
+    per_row_s: float = 0.0
     per_sample_s: float = 0.0
     per_context_token_s: float = 0.0
     per_attention_pair_s: float = 0.0
+    token_curve: TokenCurve | None = None
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            require_at_least(field.name, getattr(self, field.name), 0, InvalidCost)
+        for name in WEIGHTS:
+            require_at_least(name, getattr(self, name), 0, InvalidCost)
 
     def step_s(self, load: StepLoad) -> float:
         """Seconds of a step."""
         return (
             self.base_s
-            + self.per_row_s * load.num_rows
+            + (self.token_curve.at(load.num_tokens) if self.token_curve is not None else 0.0)
             + self.per_token_s * load.num_tokens
+            + self.per_row_s * load.num_rows
             + self.per_sample_s * load.num_samples
             + self.per_context_token_s * load.num_context_tokens
             + self.per_attention_pair_s * load.num_attention_pairs
@@ -58,87 +70,71 @@ class MeasuredStep(NamedTuple):
     seconds: float
 
 
-class LinearFit(NamedTuple):
-    """A fitted model and how well it repeats the steps that it was fitted to.
+class PredictionError(NamedTuple):
+    """|predicted - measured| / measured over some steps.
 
     Attributes:
-        cost: The model.
-        mean_error: Mean of |predicted - measured| / measured.
-        max_error: Largest of them.
+        median: Half of the steps are predicted better.
+        p95: 95 in 100 of the steps are.
+        max: The worst.
     """
 
-    cost: LinearCost
-    mean_error: float
-    max_error: float
+    median: float
+    p95: float
+    max: float
 
 
-def fit_linear_cost(steps: Sequence[MeasuredStep]) -> LinearFit:
+def prediction_error(cost: LinearCost, steps: Sequence[MeasuredStep]) -> PredictionError:
+    """How far `cost` is from what was measured; `steps` must not be empty."""
+    errors = sorted(abs(cost.step_s(step.load) / step.seconds - 1) for step in steps)
+    return PredictionError(percentile(errors, 50), percentile(errors, 95), errors[-1])
+
+
+def fit_linear_cost(steps: Sequence[MeasuredStep], token_knots: Sequence[int] = ()) -> LinearCost:
     """Finds the weights, none negative, with the least sum of squared relative errors.
 
-    Relative, so that a decode step of a millisecond counts as much as a prefill of a second. The least squares
-    solution under x >= 0 is the unconstrained solution over those terms that it does not set to 0; with six
-    terms all 63 choices of them are tried, which finds it exactly.
+    Relative, so that a decode step of a millisecond counts as much as a prefill of a second, and a step that was
+    held up by something else counts as one step.
+
+    Args:
+        steps: What was measured.
+        token_knots: Where the token curve bends, ascending; with some, base and time per token are in the curve.
 
     Raises:
-        InvalidCost: No step is given, or a step's time is not above 0.
+        InvalidCost: No step is given, a step's time is not above 0, or the knots do not ascend from at least 1.
     """
     if not steps:
         raise InvalidCost("0 measured steps are given, a fit needs at least 1")
     for step in steps:
         require_positive("the time of a measured step", step.seconds, InvalidCost)
-    rows = [tuple(value / step.seconds for value in (1, *_terms(step.load))) for step in steps]
-    cost = LinearCost(**dict(zip((field.name for field in fields(LinearCost)), _fit(rows), strict=True)))
-    errors = [abs(cost.step_s(step.load) / step.seconds - 1) for step in steps]
-    return LinearFit(cost, sum(errors) / len(errors), max(errors))
-
-
-def _terms(load: StepLoad) -> tuple[int, ...]:
-    """The load in the order of `LinearCost`'s fields."""
-    return (
-        load.num_rows,
-        load.num_tokens,
-        load.num_samples,
-        load.num_context_tokens,
-        load.num_attention_pairs,
+    size = len(token_knots) or 2
+    rows = [
+        [value / step.seconds for value in (*_token_terms(step.load, token_knots), *_other_terms(step.load))]
+        for step in steps
+    ]
+    weights = fit_to_ones(rows)
+    per_row_s, per_sample_s, per_context_token_s, per_attention_pair_s = weights[size:]
+    curve = TokenCurve(tuple(token_knots), tuple(weights[:size])) if token_knots else None
+    return LinearCost(
+        base_s=weights[0] if curve is None else 0.0,
+        per_token_s=weights[1] if curve is None else 0.0,
+        per_row_s=per_row_s,
+        per_sample_s=per_sample_s,
+        per_context_token_s=per_context_token_s,
+        per_attention_pair_s=per_attention_pair_s,
+        token_curve=curve,
     )
 
 
-def _fit(rows: Sequence[tuple[float, ...]]) -> list[float]:
-    """X >= 0 with the least Σ (row · x - 1)²."""
-    size = len(rows[0])
-    scales = [sum(row[i] ** 2 for row in rows) ** 0.5 or 1.0 for i in range(size)]
-    gram = [
-        [sum(row[i] * row[j] for row in rows) / (scales[i] * scales[j]) for j in range(size)]
-        for i in range(size)
-    ]
-    moments = [sum(row[i] for row in rows) / scales[i] for i in range(size)]
-    best, most_explained = [0.0] * size, 0.0
-    for count in range(1, size + 1):
-        for chosen in combinations(range(size), count):
-            solved = _solve([[gram[i][j] for j in chosen] + [moments[i]] for i in chosen])
-            if solved is None or min(solved) < 0:
-                continue
-            explained = sum(x * moments[i] for x, i in zip(solved, chosen, strict=True))
-            if explained > most_explained * (1 + SINGULAR):  # of equals, the one with fewer terms
-                most_explained = explained
-                best = [0.0] * size
-                for x, i in zip(solved, chosen, strict=True):
-                    best[i] = x / scales[i]
-    return best
+def _token_terms(load: StepLoad, knots: Sequence[int]) -> list[float]:
+    """The load in the terms of base and tokens, or of the knots that bear it."""
+    if not knots:
+        return [1.0, load.num_tokens]
+    terms = [0.0] * len(knots)
+    for index, share in knot_shares(knots, load.num_tokens):
+        terms[index] = share
+    return terms
 
 
-def _solve(augmented: list[list[float]]) -> list[float] | None:
-    """Gaussian elimination of a symmetric positive definite system; None if it is singular."""
-    size = len(augmented)
-    for i in range(size):
-        if augmented[i][i] < SINGULAR:
-            return None
-        for k in range(i + 1, size):
-            factor = augmented[k][i] / augmented[i][i]
-            for j in range(i, size + 1):
-                augmented[k][j] -= factor * augmented[i][j]
-    solution = [0.0] * size
-    for i in reversed(range(size)):
-        known = sum(augmented[i][j] * solution[j] for j in range(i + 1, size))
-        solution[i] = (augmented[i][size] - known) / augmented[i][i]
-    return solution
+def _other_terms(load: StepLoad) -> tuple[int, ...]:
+    return load.num_rows, load.num_samples, load.num_context_tokens, load.num_attention_pairs

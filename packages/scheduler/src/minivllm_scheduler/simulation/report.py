@@ -1,18 +1,22 @@
 """What a simulation found: SimulationReport and the distributions in it."""
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 
+def percentile(ordered: Sequence[float], percent: float) -> float:
+    """The value at index percent/100 · (n - 1) of n sorted ones, linearly between the two nearest; n at least 1."""
+    position = percent / 100 * (len(ordered) - 1)
+    below = int(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (position - below) * (ordered[above] - ordered[below])
+
+
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """Some durations in short, in seconds.
-
-    Percentiles interpolate linearly between the two nearest of the sorted values: the p-th stands at index
-    p/100 · (n - 1).
-    """
+    """Some durations in short, in seconds; percentiles as `percentile` interpolates them."""
 
     mean_s: float
     p50_s: float
@@ -28,9 +32,9 @@ class Distribution:
             return None
         return cls(
             sum(values) / len(values),
-            _percentile(values, 50),
-            _percentile(values, 95),
-            _percentile(values, 99),
+            percentile(values, 50),
+            percentile(values, 95),
+            percentile(values, 99),
             values[-1],
         )
 
@@ -96,10 +100,3 @@ class SimulationReport:
     kv_use_mean: float
     kv_use_peak: float
     kv_use: tuple[KVUse, ...]
-
-
-def _percentile(values: "array[float]", percent: float) -> float:
-    position = percent / 100 * (len(values) - 1)
-    below = int(position)
-    above = min(below + 1, len(values) - 1)
-    return values[below] + (position - below) * (values[above] - values[below])
