@@ -62,6 +62,19 @@ class TestEncodeChat:
             processor.encode_chat([{"role": "user", "content": content}])
 
 
+class TestTokenize:
+    def test_an_empty_text_has_no_ids(self, processor):
+        assert processor.tokenize("") == ()
+        assert processor.tokenize("ab", add_special_tokens=False) == (97, 98)
+
+    def test_ids_become_their_text_again(self, processor):
+        assert processor.detokenize(processor.tokenize("hé<|im_end|>")) == "hé<|im_end|>"
+
+    @pytest.mark.parametrize("ids", [[-1], [VOCAB_SIZE], [97] * (CONTEXT + 1)], ids=len)
+    def test_ids_that_no_request_may_have_are_refused(self, processor, ids):
+        assert refusal_of(processor.detokenize, ids)[0] == "tokens"
+
+
 class TestEncode:
     def test_text_becomes_the_ids_of_the_tokenizer(self, processor, byte_tokenizer):
         assert processor.encode("hi é<|im_end|>") == tuple(byte_tokenizer.encode("hi é<|im_end|>"))

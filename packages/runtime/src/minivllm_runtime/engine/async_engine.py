@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from minivllm_runtime.config import EngineConfig
 from minivllm_runtime.engine.builder import BuiltEngine, Progress, build_engine
@@ -24,6 +24,7 @@ from minivllm_runtime.errors import EngineDead, InvalidParameter, QueueFull
 from minivllm_runtime.sampling_params import SamplingParams
 
 _ENCODER_THREADS = 2
+_T = TypeVar("_T")
 
 __all__ = ["AsyncEngine", "Submission"]
 
@@ -148,7 +149,22 @@ class AsyncEngine:
             raise
         return submission
 
-    async def _in_encoder(self, encode: Callable[[], tuple[int, ...]]) -> tuple[int, ...]:
+    async def tokenize(self, text: str, *, add_special_tokens: bool = True) -> tuple[int, ...]:
+        """The ids of a text, none for an empty one; raises what `encode` raises otherwise."""
+        return await self._in_encoder(
+            lambda: self._input.tokenize(text, add_special_tokens=add_special_tokens)
+        )
+
+    async def detokenize(self, token_ids: Sequence[int]) -> str:
+        """The text of some ids, special tokens included.
+
+        Raises:
+            InvalidParameter: an id outside the embedding, or more ids than the context has room for.
+            EngineDead: the engine stopped.
+        """
+        return await self._in_encoder(lambda: self._input.detokenize(token_ids))
+
+    async def _in_encoder(self, encode: Callable[[], _T]) -> _T:
         if self.error is not None:
             raise EngineDead(self.error)
         return await asyncio.get_running_loop().run_in_executor(self._encoders, encode)

@@ -45,8 +45,25 @@ class InputProcessor:
             InvalidParameter: the text cannot fit (found without encoding it), has a lone surrogate, or gives
                 no ids.
         """
+        return self._bos_if_empty(self.tokenize(text))
+
+    def tokenize(self, text: str, *, add_special_tokens: bool = True) -> tuple[int, ...]:
+        """The ids of a text, none for an empty one; raises what `encode` raises otherwise."""
         self._check_size("prompt", text)
-        return self._bos_if_empty(self._tokenizer.encode(text))
+        return tuple(self._tokenizer.encode(text, add_special_tokens=add_special_tokens))
+
+    def detokenize(self, token_ids: Sequence[int]) -> str:
+        """The text of some ids, special tokens included.
+
+        Raises:
+            InvalidParameter: an id outside the embedding, or more ids than the context has room for.
+        """
+        if len(token_ids) > self._max_model_len:
+            raise InvalidParameter(
+                "tokens", f"{len(token_ids)} tokens; the context has at most {self._max_model_len}"
+            )
+        self._check_ids("tokens", token_ids)
+        return self._tokenizer.decode(token_ids, skip_special_tokens=False)
 
     def encode_chat(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None
