@@ -27,8 +27,8 @@ class SamplingParams:
         top_p: 0–1; keep the smallest set of most probable tokens with at least this mass. 0 keeps one token.
         top_k: Keep this many most probable tokens; 0 and -1 keep all.
         min_p: 0–1; keep tokens at least this probable relative to the most probable one.
-        repetition_penalty: Above 0; logits of tokens in prompt or output are divided by it where positive and multiplied
-            by it where negative (Keskar et al. 2019), once however often the token occurs.
+        repetition_penalty: Above 0; the logit of a token that is in prompt or output is divided by it if positive and
+            multiplied by it if negative, once however often the token occurs (Keskar et al. 2019; Hugging Face).
         presence_penalty: -2–2; taken once from the logit of every token generated before.
         frequency_penalty: -2–2; taken from the logit of a token for each time it was generated before.
         logit_bias: Token id to -100–100, added to the logit.
@@ -112,11 +112,7 @@ class SamplingParams:
         _check_int("min_tokens", self.min_tokens, 0, None)
         if self.max_tokens is None:
             return
-        if self.max_tokens == 0 and not isinstance(self.max_tokens, bool) and self.prompt_logprobs is None:
-            raise InvalidParameter(
-                "max_tokens", "max_tokens must be at least 1, got 0; only a scored prompt needs no output"
-            )
-        _check_int("max_tokens", self.max_tokens, 0 if self.prompt_logprobs is not None else 1, None)
+        _check_int("max_tokens", self.max_tokens, 1 if self.prompt_logprobs is None else 0, None)
         if self.min_tokens > self.max_tokens:
             raise InvalidParameter(
                 "min_tokens", f"min_tokens ({self.min_tokens}) is above max_tokens ({self.max_tokens})"

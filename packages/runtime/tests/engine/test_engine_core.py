@@ -216,3 +216,33 @@ def test_c08_seeded_draws_do_not_depend_on_neighbours_preemption_or_mode(run_ahe
     tight = engine_of(MODEL, run_ahead=run_ahead, num_blocks=8).core
     assert drain(tight, [add(each) for each in requests])[0] == alone
     assert tight.stats().num_preemptions > 0
+
+
+@both_modes
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"num_blocks": 8}, {"max_num_batched_tokens": 4, "max_num_seqs": 4}],
+    ids=["together", "preempted", "chunked"],
+)
+def test_c08_penalties_count_the_same_tokens_however_a_request_is_scheduled(run_ahead, settings):
+    penalties = {"repetition_penalty": 1.2, "presence_penalty": 0.3, "frequency_penalty": -0.4}
+    requests = [
+        request(f"r{i}", [i + 1] * 6, 14, temperature=0.7, seed=i, logit_bias=((i, 3.0),), **penalties)
+        for i in range(3)
+    ]
+    requests.append(request("neighbour", [9] * 6, 14))
+    alone = {}
+    for each in requests:
+        alone |= drain(engine_of(MODEL).core, [add(each)])[0]
+    core = engine_of(MODEL, run_ahead=run_ahead, **settings).core
+    assert drain(core, [add(each) for each in requests])[0] == alone
+    assert (core.stats().num_preemptions > 0) == ("num_blocks" in settings)
+
+
+@both_modes
+def test_greedy_with_a_repetition_penalty_is_that_of_transformers(run_ahead):
+    core = engine_of(MODEL, run_ahead=run_ahead).core
+    ids, _ = drain(core, [add(request("a", max_tokens=20, repetition_penalty=1.3)), add(request("b"))])
+    assert ids["a"] == greedy_reference(MODEL, PROMPT, 20, repetition_penalty=1.3)
+    assert ids["a"] != greedy_reference(MODEL, PROMPT, 20)
+    assert ids["b"] == greedy_reference(MODEL, PROMPT, 6)

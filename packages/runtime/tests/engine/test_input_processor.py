@@ -167,6 +167,12 @@ class TestTokenIds:
         params = SamplingParams(stop_token_ids=[999999], min_tokens=1)
         assert refusal_of(processor.make_requests, "r", [[1]], params)[0] == "stop_token_ids"
 
+    def test_biased_ids_outside_it_are_refused(self, processor):
+        params = SamplingParams(logit_bias={1: 2, VOCAB_SIZE: 5})
+        param, message = refusal_of(processor.make_requests, "r", [[1]], params)
+        assert param == "logit_bias"
+        assert f"{VOCAB_SIZE};" in message
+
 
 class TestRequests:
     def test_no_prompt_at_all_is_refused(self, processor):
@@ -192,6 +198,15 @@ class TestRequests:
         (request,) = processor.make_requests("r", [[1]], params)
         assert (request.temperature, request.top_p, request.top_k, request.min_p) == (1.0, 1.0, 5, 0.0)
         assert (request.min_tokens, request.priority, request.cache_salt, request.seed) == (3, -2, "salt", 7)
+
+    def test_penalties_and_bias_arrive(self, processor):
+        params = SamplingParams(
+            repetition_penalty=2, presence_penalty=1, frequency_penalty=-1, logit_bias={5: 1, 0: -2.5}
+        )
+        (request,) = processor.make_requests("r", [[1]], params)
+        penalties = (request.repetition_penalty, request.presence_penalty, request.frequency_penalty)
+        assert penalties == (2.0, 1.0, -1.0)
+        assert request.logit_bias == ((5, 1.0), (0, -2.5))
 
     @pytest.mark.parametrize(("top_k", "resolved"), [(-1, 0), (0, 0), (1, 1), (VOCAB_SIZE, 0), (9999999, 0)])
     def test_a_top_k_that_keeps_everything_is_off(self, processor, top_k, resolved):

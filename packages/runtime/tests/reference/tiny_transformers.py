@@ -86,10 +86,17 @@ def engine_of(model: PreTrainedModel, *, device: str = "cpu", **settings: object
 
 
 @torch.inference_mode()
-def greedy_reference(model: PreTrainedModel, prompt: list[int], num_tokens: int) -> tuple[int, ...]:
+def greedy_reference(
+    model: PreTrainedModel, prompt: list[int], num_tokens: int, **settings: object
+) -> tuple[int, ...]:
     """What `transformers.generate` makes of one prompt alone."""
     ids = torch.tensor([prompt])
     output = model.generate(
-        ids, attention_mask=torch.ones_like(ids), max_new_tokens=num_tokens, do_sample=False, pad_token_id=0
+        ids,
+        attention_mask=torch.ones_like(ids),
+        max_new_tokens=num_tokens,
+        do_sample=False,
+        pad_token_id=0,
+        **settings,
     )
     return tuple(output[0, len(prompt) :].tolist())

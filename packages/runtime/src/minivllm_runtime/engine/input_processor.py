@@ -101,6 +101,8 @@ class InputProcessor:
         if not prompts:
             raise InvalidParameter("prompt", "there must be at least one prompt")
         stop_token_ids = self._stop_token_ids(params)
+        self._check_ids("logit_bias", tuple(params.logit_bias))
+        logit_bias = tuple((token_id, float(bias)) for token_id, bias in params.logit_bias.items())
         requests: list[EngineRequest] = []
         for index, prompt in enumerate(prompts):
             prompt_token_ids = self._bos_if_empty(prompt)
@@ -116,6 +118,10 @@ class InputProcessor:
                 top_k=params.top_k if 0 < params.top_k < self._vocab_size else 0,
                 top_p=float(params.top_p),
                 min_p=float(params.min_p),
+                repetition_penalty=float(params.repetition_penalty),
+                presence_penalty=float(params.presence_penalty),
+                frequency_penalty=float(params.frequency_penalty),
+                logit_bias=logit_bias,
                 seed=secrets.randbits(64) if params.seed is None else params.seed % SEED_RANGE,
                 group=f"{request_id}-{index}" if params.n > 1 else None,
                 priority=params.priority,

@@ -20,6 +20,8 @@ class EngineRequest:
         min_tokens: Until then `stop_token_ids` are never sampled.
         stop_token_ids: Ids that end generation, end-of-sequence ids included unless ignored.
         temperature, top_k, top_p, min_p: As in SamplingParams; top_k is 0 when off.
+        repetition_penalty, presence_penalty, frequency_penalty: As in SamplingParams.
+        logit_bias: Pairs of id and bias, each id once.
         seed: Resolved to 0 <= seed < 2**64.
         choice: Index among the siblings of one prompt; part of the counter of every draw.
         group: Shared by the siblings; they wait until the first one's prompt is cached.
@@ -34,6 +36,10 @@ class EngineRequest:
     top_k: int = 0
     top_p: float = 1.0
     min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
     seed: int = 0
     choice: int = 0
     group: str | None = None

@@ -1,7 +1,8 @@
 """Sampling of token ids from logits.
 
-Order: bans → temperature → top-k → top-p on what is left → min-p → draw. Tokens tied at a threshold are all kept. The
-drawn token is the first id, in ascending order, at which the cumulative kept probability exceeds u times its total.
+Order: penalties → bias → bans → temperature → top-k → top-p on what is left → min-p → draw. Tokens tied at a threshold
+are all kept. The drawn token is the first id, in ascending order, at which the cumulative kept probability exceeds u
+times its total. On a CUDA device nothing here waits for it.
 """
 
 import torch
@@ -14,8 +15,7 @@ _FIRST_TOP_P_CANDIDATES = 256
 
 def sample(logits: Tensor, batch: SamplingBatch) -> Tensor:
     """Sample one id per row: logits [S, V] of any float dtype -> [S] int64. May overwrite `logits`."""
-    if batch.banned is not None:
-        logits[batch.banned] = float("-inf")
+    logits = _adjust(logits, batch)
     # Also the first of several largest ones, and four times faster than argmax on bfloat16.
     most_probable = logits.max(dim=-1).indices
     if batch.random is None:
@@ -26,10 +26,25 @@ def sample(logits: Tensor, batch: SamplingBatch) -> Tensor:
     return torch.where(batch.random.greedy, most_probable, drawn)
 
 
+def _adjust(logits: Tensor, batch: SamplingBatch) -> Tensor:
+    """Apply what changes the most probable token, for greedy rows too."""
+    if batch.penalties is not None or batch.bias is not None:
+        logits = logits.float()  # in half precision small penalties would be lost
+    if batch.penalties is not None:
+        batch.penalties.apply(logits)
+    if batch.bias is not None:
+        rows, ids, values = batch.bias
+        logits[rows, ids] += values
+    if batch.banned is not None:
+        logits[batch.banned] = float("-inf")
+    return logits
+
+
 def _keep(logits: Tensor, random: RandomDraws) -> Tensor:
     """Set the logits of dropped tokens to -inf."""
     if random.top_k is not None:
-        logits = _drop_below(logits, logits, _top_k_threshold(logits, random.top_k))
+        threshold = _top_k_threshold(logits, random.top_k, random.largest_top_k)
+        logits = _drop_below(logits, logits, threshold)
     if random.top_p is not None:
         probabilities = torch.softmax(logits, dim=-1)
         logits = _drop_below(logits, probabilities, _top_p_threshold(probabilities, random.top_p))
@@ -44,21 +59,24 @@ def _drop_below(logits: Tensor, scores: Tensor, threshold: Tensor) -> Tensor:
     return logits.masked_fill(scores < threshold, float("-inf"))
 
 
-def _top_k_threshold(logits: Tensor, top_k: Tensor) -> Tensor:
+def _top_k_threshold(logits: Tensor, top_k: Tensor, largest_top_k: int) -> Tensor:
     """[S, 1]: the k-th largest logit of each row; -inf for a row whose k is the vocabulary's size."""
     limited = top_k < logits.shape[-1]
     k = torch.where(limited, top_k, 1)
-    largest = logits.topk(int(k.max()), dim=-1).values
-    return largest.gather(1, k[:, None] - 1).masked_fill(~limited[:, None], float("-inf"))
+    # Greedy rows may have a larger k, which does not matter to them.
+    largest = logits.topk(largest_top_k, dim=-1).values
+    kth = largest.gather(1, k.clamp(max=largest_top_k)[:, None] - 1)
+    return kth.masked_fill(~limited[:, None], float("-inf"))
 
 
 def _top_p_threshold(probabilities: Tensor, top_p: Tensor) -> Tensor:
     """[S, 1]: the smallest probability in the smallest set of most probable tokens whose mass reaches top_p.
 
-    A full sort is rarely needed: the candidates are widened until they hold enough mass in every row.
+    A full sort is rarely needed: the candidates are widened until they hold enough mass in every row. On a CUDA device
+    that question would have to wait for the answer, so everything is sorted there.
     """
     vocab_size = probabilities.shape[-1]
-    candidates = min(_FIRST_TOP_P_CANDIDATES, vocab_size)
+    candidates = vocab_size if probabilities.is_cuda else min(_FIRST_TOP_P_CANDIDATES, vocab_size)
     while True:
         largest = probabilities.topk(candidates, dim=-1).values
         mass = largest.cumsum(dim=-1, dtype=torch.float64)

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from minivllm_runtime.engine.messages import EngineRequest
+from minivllm_runtime.sampling.penalties import PenalizedRow, Penalties
 from minivllm_runtime.sampling.philox import uniforms
-from minivllm_runtime.sampling_params import GREEDY_TEMPERATURE
+from minivllm_runtime.sampling.request_sampling import RequestSampling
+from minivllm_runtime.sampling.upload import upload
+from minivllm_runtime.worker.request_states import RequestStates
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,7 @@ class RandomDraws:
         greedy: bool; rows that take the most probable token all the same.
         temperature: float32; 1 for greedy rows.
         top_k: int64, at least 1; None if no row restricts it. Rows without a limit hold the vocabulary's size.
+        largest_top_k: The largest limit, known without asking the device.
         top_p, min_p: float32; None if no row restricts it.
         uniform: float64 in [0, 1).
     """
@@ -26,6 +29,7 @@ class RandomDraws:
     greedy: Tensor
     temperature: Tensor
     top_k: Tensor | None
+    largest_top_k: int
     top_p: Tensor | None
     min_p: Tensor | None
     uniform: Tensor
@@ -33,71 +37,112 @@ class RandomDraws:
 
 @dataclass(frozen=True, slots=True)
 class SamplingBatch:
-    """What the sampler needs for the S rows of a step that sample.
+    """What the sampler needs for the S rows of a step that sample; None wherever no row asks for a thing.
 
     Attributes:
-        banned: (rows, ids), both [B] int64: pairs that must not be sampled; None if there are none.
+        penalties: Repetition, presence and frequency.
+        bias: (rows [B] int64, ids [B] int64, values [B] float32), each pair of row and id once.
+        banned: (rows, ids), both [B] int64: pairs that must not be sampled.
         random: None if every row is greedy.
     """
 
-    banned: tuple[Tensor, Tensor] | None
-    random: RandomDraws | None
+    penalties: Penalties | None = None
+    bias: tuple[Tensor, Tensor, Tensor] | None = None
+    banned: tuple[Tensor, Tensor] | None = None
+    random: RandomDraws | None = None
 
     @classmethod
     def build(
         cls,
-        requests: Sequence[EngineRequest],
-        output_indices: Sequence[int],
+        rows: Sequence[RequestSampling],
+        num_tokens: Sequence[int],
+        states: RequestStates,
         vocab_size: int,
-        device: torch.device,
     ) -> "SamplingBatch":
-        """Collect the parameters of `requests`, which sample their output number `output_indices`."""
+        """Collect what the rows ask for. On a CUDA device nothing here waits for it.
+
+        Args:
+            rows: The requests whose rows sample.
+            num_tokens: How many ids each of them has: the position of the id it samples.
+            states: Holds their ids.
+            vocab_size: Number of ids that may be sampled.
+        """
+        if all(row.is_plain for row in rows):
+            return cls()
+        num_prompt_tokens = [states.num_prompt_tokens(row.request.request_id) for row in rows]
+        output_indices = [total - prompt for total, prompt in zip(num_tokens, num_prompt_tokens, strict=True)]
+        device = states.token_ids.device
+        penalized = [
+            PenalizedRow(index, states.slot(row.request.request_id), prompt, total, row.request)
+            for index, (row, prompt, total) in enumerate(
+                zip(rows, num_prompt_tokens, num_tokens, strict=True)
+            )
+            if row.uses_penalties
+        ]
         return cls(
-            banned=_banned_pairs(requests, output_indices, device),
-            random=_random_draws(requests, output_indices, vocab_size, device),
+            penalties=Penalties.build(penalized, states.token_ids) if penalized else None,
+            bias=_bias(rows, device),
+            banned=_banned(rows, output_indices, device),
+            random=_random_draws(rows, output_indices, vocab_size, device),
         )
 
 
-def _banned_pairs(
-    requests: Sequence[EngineRequest], output_indices: Sequence[int], device: torch.device
-) -> tuple[Tensor, Tensor] | None:
-    pairs = [
-        (row, token_id)
-        for row, (request, index) in enumerate(zip(requests, output_indices, strict=True))
-        if index < request.min_tokens
-        for token_id in sorted(request.stop_token_ids)
-    ]
-    if not pairs:
+def _bias(rows: Sequence[RequestSampling], device: torch.device) -> tuple[Tensor, Tensor, Tensor] | None:
+    biased = [(index, row.bias) for index, row in enumerate(rows) if row.bias is not None]
+    if not biased:
         return None
-    rows, ids = torch.tensor(pairs, dtype=torch.int64, device=device).unbind(1)
-    return rows, ids
+    ids = [bias[0] for _, bias in biased]
+    return (
+        _spread([index for index, _ in biased], ids, device),
+        torch.cat(ids),
+        torch.cat([bias[1] for _, bias in biased]),
+    )
+
+
+def _banned(
+    rows: Sequence[RequestSampling], output_indices: Sequence[int], device: torch.device
+) -> tuple[Tensor, Tensor] | None:
+    banned = [
+        (index, row.stop_ids)
+        for index, (row, output_index) in enumerate(zip(rows, output_indices, strict=True))
+        if row.stop_ids is not None and output_index < row.request.min_tokens
+    ]
+    if not banned:
+        return None
+    ids = [stop_ids for _, stop_ids in banned]
+    return _spread([index for index, _ in banned], ids, device), torch.cat(ids)
+
+
+def _spread(rows: Sequence[int], ids: Sequence[Tensor], device: torch.device) -> Tensor:
+    """The row of every id of `ids`, [sum of their lengths] int64."""
+    lens = torch.tensor([len(each) for each in ids])
+    return upload(torch.tensor(rows).repeat_interleave(lens), device)
 
 
 def _random_draws(
-    requests: Sequence[EngineRequest], output_indices: Sequence[int], vocab_size: int, device: torch.device
+    rows: Sequence[RequestSampling], output_indices: Sequence[int], vocab_size: int, device: torch.device
 ) -> RandomDraws | None:
-    greedy = [request.temperature < GREEDY_TEMPERATURE for request in requests]
-    if all(greedy):
-        return None
-
-    def column(values: list[float], *, used: bool, dtype: torch.dtype = torch.float32) -> Tensor | None:
-        return torch.tensor(values, dtype=dtype, device=device) if used else None
-
     # A greedy row's own limits must not slow the others down, nor matter to it.
-    drawing = [request for request, is_greedy in zip(requests, greedy, strict=True) if not is_greedy]
+    drawing = [row.request for row in rows if not row.is_greedy]
+    if not drawing:
+        return None
+    requests = [row.request for row in rows]
+    greedy = [row.is_greedy for row in rows]
+    floats = [
+        [1.0 if row.is_greedy else row.request.temperature for row in rows],
+        [request.top_p for request in requests],
+        [request.min_p for request in requests],
+    ]
+    temperature, top_p, min_p = upload(torch.tensor(floats, dtype=torch.float32), device)
+    limits = [request.top_k for request in drawing if 0 < request.top_k < vocab_size]
+    top_k = [min(request.top_k or vocab_size, vocab_size) for request in requests] if limits else []
     draws = uniforms([r.seed for r in requests], [r.choice for r in requests], output_indices)
     return RandomDraws(
-        greedy=torch.tensor(greedy, device=device),
-        temperature=torch.tensor(
-            [1.0 if is_greedy else r.temperature for r, is_greedy in zip(requests, greedy, strict=True)],
-            device=device,
-        ),
-        top_k=column(
-            [min(r.top_k or vocab_size, vocab_size) for r in requests],
-            used=any(0 < r.top_k < vocab_size for r in drawing),
-            dtype=torch.int64,
-        ),
-        top_p=column([r.top_p for r in requests], used=any(r.top_p < 1 for r in drawing)),
-        min_p=column([r.min_p for r in requests], used=any(r.min_p > 0 for r in drawing)),
-        uniform=torch.from_numpy(draws).to(device),
+        greedy=upload(torch.tensor(greedy), device),
+        temperature=temperature,
+        top_k=upload(torch.tensor(top_k), device) if limits else None,
+        largest_top_k=max(limits, default=vocab_size),
+        top_p=top_p if any(request.top_p < 1 for request in drawing) else None,
+        min_p=min_p if any(request.min_p > 0 for request in drawing) else None,
+        uniform=upload(torch.from_numpy(draws), device),
     )

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from minivllm_runtime.attention.step_attention import AttentionBackend, StepAttention
 from minivllm_runtime.engine.messages import EngineRequest
+from minivllm_runtime.sampling.request_sampling import RequestSampling
 from minivllm_runtime.sampling.sampler import sample
 from minivllm_runtime.sampling.sampling_batch import SamplingBatch
 from minivllm_runtime.worker.input_batch import InputBatch
@@ -56,12 +57,14 @@ class ModelRunner:
         self._states = states
         self._num_sampled_ids = num_sampled_ids
         self._block_size = kv_cache.block_size
-        self._requests: dict[str, EngineRequest] = {}
+        self._requests: dict[str, RequestSampling] = {}
         self._in_flight: deque[_InFlight] = deque()
 
     def add_request(self, request: EngineRequest) -> None:
         """Keep the sampling parameters of a request that may be scheduled from now on."""
-        self._requests[request.request_id] = request
+        self._requests[request.request_id] = RequestSampling.prepare(
+            request, self._num_sampled_ids, self._states.token_ids.device
+        )
 
     def remove_request(self, request_id: str) -> None:
         """Forget a request that ended; its device state goes when a later step releases it."""
@@ -117,14 +120,15 @@ class ModelRunner:
         if not batch.sampling_rows:
             return hidden.new_empty(0, dtype=torch.int64)
         logits = self._model.compute_logits(hidden[batch.sampling_tokens])[:, : self._num_sampled_ids]
-        sampled = sample(logits, self._sampling_batch(batch, logits))
+        sampled = sample(logits, self._sampling_batch(batch))
         self._states.token_ids[batch.next_slots, batch.next_positions] = sampled
         return sampled
 
-    def _sampling_batch(self, batch: InputBatch, logits: Tensor) -> SamplingBatch:
+    def _sampling_batch(self, batch: InputBatch) -> SamplingBatch:
         rows = batch.sampling_rows
-        requests = [self._requests[row.request_id] for row in rows]
-        output_indices = [
-            row.start + row.num_tokens - self._states.num_prompt_tokens(row.request_id) for row in rows
-        ]
-        return SamplingBatch.build(requests, output_indices, logits.shape[-1], logits.device)
+        return SamplingBatch.build(
+            [self._requests[row.request_id] for row in rows],
+            [row.start + row.num_tokens for row in rows],
+            self._states,
+            self._num_sampled_ids,
+        )
