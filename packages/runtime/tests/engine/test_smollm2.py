@@ -9,7 +9,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, GgufConfig
 
-from minivllm_runtime.attention.torch_backend import TorchAttentionBackend
+from minivllm_runtime.device.choose_ops import choose_ops
+from minivllm_runtime.device.torch_ops import TorchOps
 from minivllm_runtime.config import EngineConfig
 from minivllm_runtime.engine.builder import assemble_engine
 from minivllm_runtime.engine.messages import AddRequests, EngineRequest
@@ -101,7 +102,7 @@ def test_greedy_float32_equals_transformers(checkpoint, decoder, prompts, expect
     assert (core.stats().num_preemptions > 0) == (settings.get("num_blocks") == 14)
 
 
-def paged_logits(decoder, config, rows, chunks):
+def paged_logits(decoder, config, ops, rows, chunks):
     """Teacher-forced logits [rows, tokens, V] of equally long id lists, computed in the given chunk lengths."""
     block_size, num_rows = 16, len(rows)
     blocks_per_row = -(-len(rows[0]) // block_size)
@@ -111,7 +112,8 @@ def paged_logits(decoder, config, rows, chunks):
     states = RequestStates(num_rows, 512, block_size, CPU)
     for index, ids in enumerate(rows):
         states.admit(str(index), ids, 1, range(index * blocks_per_row, (index + 1) * blocks_per_row))
-    backend = TorchAttentionBackend(kv_cache.layers, config.num_heads, config.head_dim**-0.5)
+    states.flush()
+    backend = ops.attention(kv_cache.layers, config.num_heads, config.head_dim**-0.5)
     logits, start = [], 0
     for length in chunks:
         step = [ScheduledRequest(str(index), start, length, (), samples=True) for index in range(num_rows)]
@@ -140,6 +142,6 @@ def test_bfloat16_logits_err_at_most_half_more_than_those_of_transformers(
     for parameter in ours_model.parameters():
         if parameter.ndim > 1:
             parameter.data = parameter.to(torch.bfloat16)
-    ours_model.pack()
-    ours = paged_logits(ours_model, checkpoint.config, rows.tolist(), chunks)
+    ours_model.pack(ops)
+    ours = paged_logits(ours_model, checkpoint.config, ops, rows.tolist(), chunks)
     assert (ours - exact).norm() <= 1.5 * (theirs - exact).norm()

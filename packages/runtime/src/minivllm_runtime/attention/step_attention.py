@@ -45,7 +45,14 @@ class StepAttention(Protocol):
 
 
 class AttentionBackend(Protocol):
-    """Plans the attention of a step over the caches it was built with."""
+    """Plans the attention of a step over the caches it was built with.
+
+    Attributes:
+        reads_unwritten_slots: Whether slots behind the end of a context must hold finite numbers, though their weight
+            is zero.
+    """
+
+    reads_unwritten_slots: bool
 
     def plan(self, layout: BatchLayout) -> StepAttention:
         """Prepare everything that is the same for all layers."""

@@ -67,6 +67,8 @@ class TorchAttentionBackend:
         scale: Of the scores.
     """
 
+    reads_unwritten_slots = True
+
     def __init__(self, pools: Sequence[Tensor], num_heads: int, scale: float) -> None:
         _, pool_blocks, self._num_kv_heads, self._block_size, head_dim = pools[0].shape
         self._group_size = num_heads // self._num_kv_heads

@@ -20,6 +20,8 @@ class TritonAttentionBackend:
         scale: Of the scores.
     """
 
+    reads_unwritten_slots = False
+
     def __init__(self, pools: Sequence[Tensor], num_heads: int, scale: float) -> None:
         self._caches = tuple((pool[0], pool[1]) for pool in pools)
         self._num_heads = num_heads

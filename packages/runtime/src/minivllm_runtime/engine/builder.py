@@ -11,9 +11,8 @@ from typing import NamedTuple
 import torch
 
 from minivllm_kvcache import KVCacheManager
-from minivllm_runtime.attention.step_attention import AttentionBackend
-from minivllm_runtime.attention.torch_backend import TorchAttentionBackend
 from minivllm_runtime.config import EngineConfig
+from minivllm_runtime.device.choose_ops import choose_ops
 from minivllm_runtime.engine.engine_core import EngineCore
 from minivllm_runtime.errors import InvalidParameter
 from minivllm_runtime.loader.checkpoint import Checkpoint, open_checkpoint
@@ -87,7 +86,7 @@ def build_engine(
     with _default_dtype(dtype), torch.device(device):
         model = Decoder(checkpoint.config, context)
     _fill(model, checkpoint, progress)
-    model.pack()
+    model.pack(choose_ops(device, dtype, checkpoint.config))
     return assemble_engine(
         config, model, tokenizer, checkpoint.config, dtype=dtype, device=device, record=record
     )
@@ -119,11 +118,15 @@ def assemble_engine(
     kv_cache = KVCacheTensors(model_config, num_blocks, config.block_size, dtype, device)
     runner = ModelRunner(
         model,
-        _attention_backend(kv_cache, model_config, device),
+        choose_ops(device, dtype, model_config).attention(
+            kv_cache.layers, model_config.num_heads, 1 / math.sqrt(model_config.head_dim)
+        ),
         kv_cache,
         RequestStates(limits.max_num_seqs, max_model_len, config.block_size, device),
         num_sampled_ids=min(tokenizer.vocab_size, model_config.vocab_size),
     )
+    if device.type == "cuda":
+        runner.warm_up()
     run_ahead = device.type == "cuda" if config.run_ahead is None else config.run_ahead
     if record is None:
         scheduler = Scheduler(scheduler_config, kv_manager)
@@ -189,18 +192,6 @@ def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
         yield
     finally:
         torch.set_default_dtype(previous)
-
-
-def _attention_backend(
-    kv_cache: KVCacheTensors, config: ModelConfig, device: torch.device
-) -> AttentionBackend:
-    scale = 1 / math.sqrt(config.head_dim)
-    if device.type == "cuda":
-        # Imported here: a CPU needs no kernels.
-        from minivllm_runtime.attention.triton_backend import TritonAttentionBackend
-
-        return TritonAttentionBackend(kv_cache.layers, config.num_heads, scale)
-    return TorchAttentionBackend(kv_cache.layers, config.num_heads, scale)
 
 
 def _resolve_device(config: EngineConfig) -> torch.device:

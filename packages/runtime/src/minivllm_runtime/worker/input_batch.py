@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from minivllm_runtime.attention.step_attention import BatchLayout
+from minivllm_runtime.sampling.upload import upload
 from minivllm_runtime.worker.request_states import RequestStates
 from minivllm_scheduler import ScheduledRequest
 
@@ -19,16 +20,14 @@ class InputBatch:
         input_ids: [T] int64.
         positions: [T] int64.
         layout: Where the tokens lie in step and cache.
-        sampling_rows: The rows that sample, in row order, on the host.
-        sampling_tokens: [S] int64; the last token of each of those rows.
+        sampling_tokens: [S] int64; the last token of each row that samples, in row order. None: every token.
         next_slots, next_positions: [S] int64; where the sampled ids go in the request states.
     """
 
     input_ids: Tensor
     positions: Tensor
     layout: BatchLayout
-    sampling_rows: tuple[ScheduledRequest, ...]
-    sampling_tokens: Tensor
+    sampling_tokens: Tensor | None
     next_slots: Tensor
     next_positions: Tensor
 
@@ -39,7 +38,7 @@ class InputBatch:
         query_lens = [row.num_tokens for row in rows]
         context_lens = [row.start + row.num_tokens for row in rows]
         host = torch.tensor([[states.slot(row.request_id) for row in rows], query_lens, context_lens])
-        slots, lens, contexts = host.to(device, non_blocking=True).unbind(0)
+        slots, lens, contexts = upload(host, device).unbind(0)
 
         ends = lens.cumsum(0)
         num_tokens = sum(query_lens)
@@ -50,8 +49,9 @@ class InputBatch:
         blocks = states.block_tables[token_slots, positions // block_size].long()
 
         # Indices, not a mask: how many there are must be known without asking the device.
-        sampling = torch.tensor([index for index, row in enumerate(rows) if row.samples], dtype=torch.int64)
-        sampling = sampling.to(device, non_blocking=True)
+        sampling = upload(
+            torch.tensor([index for index, row in enumerate(rows) if row.samples], dtype=torch.int64), device
+        )
         return cls(
             input_ids=states.token_ids[token_slots, positions],
             positions=positions,
@@ -63,8 +63,37 @@ class InputBatch:
                 block_tables=states.block_tables[slots],
                 slot_mapping=blocks * block_size + positions % block_size,
             ),
-            sampling_rows=tuple(row for row in rows if row.samples),
             sampling_tokens=(ends - 1)[sampling],
             next_slots=slots[sampling],
             next_positions=contexts[sampling],
+        )
+
+    @classmethod
+    def decode(cls, rows: Tensor, states: RequestStates, block_size: int) -> "InputBatch":
+        """The batch of R rows of one token each, all of which sample; nothing in it depends on data of the host.
+
+        Args:
+            rows: [3, R] int64 on the device: slots, positions, and the slots that receive the sampled ids.
+            states: Of the requests.
+            block_size: Tokens per KV block.
+        """
+        slots, positions, next_slots = rows.unbind(0)
+        num_rows = len(slots)
+        block_tables = states.block_tables[slots]
+        blocks = block_tables.gather(1, (positions // block_size)[:, None]).squeeze(1).long()
+        next_positions = positions + 1
+        return cls(
+            input_ids=states.token_ids[slots, positions],
+            positions=positions,
+            layout=BatchLayout(
+                query_lens=(1,) * num_rows,
+                context_lens=(1,) * num_rows,
+                query_start_loc=torch.arange(num_rows + 1, dtype=torch.int32, device=rows.device),
+                context_lens_device=next_positions.int(),
+                block_tables=block_tables,
+                slot_mapping=blocks * block_size + positions % block_size,
+            ),
+            sampling_tokens=None,
+            next_slots=next_slots,
+            next_positions=next_positions,
         )

@@ -1,0 +1,63 @@
+"""Numbers on their way between host and device, where neither waits for the other.
+
+What goes to a GPU starts in page-locked memory. PyTorch's host allocator keeps such a buffer, guarded by an event,
+until the copy from it is done, and then hands it out again: while one step's numbers travel, the next step's are
+written into another buffer.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from minivllm_runtime.sampling.upload import upload
+
+
+class TableWrites:
+    """Changes to a few entries of a table on the device, collected on the host and sent in one copy.
+
+    Args:
+        table: [rows, width], contiguous.
+    """
+
+    def __init__(self, table: Tensor) -> None:
+        self._entries = table.view(-1)
+        self._width = table.shape[1]
+        self._places: list[int] = []
+        self._values: list[int] = []
+
+    def add(self, row: int, start: int, values: Sequence[int]) -> None:
+        """Write `values` to table[row, start:] at the next flush."""
+        place = row * self._width + start
+        self._places.extend(range(place, place + len(values)))
+        self._values.extend(values)
+
+    def flush(self) -> None:
+        """Send what was added since the last time. No entry may have been added twice."""
+        if self._places:
+            sent = upload(torch.tensor((self._places, self._values)), self._entries.device)
+            self._entries.scatter_(0, sent[0], sent[1].to(self._entries.dtype))
+            self._places, self._values = [], []
+
+
+class HostCopy:
+    """Sampled ids on their way to the host.
+
+    Args:
+        ids: [S] int64 on the device; may be overwritten by what is launched after this.
+    """
+
+    def __init__(self, ids: Tensor) -> None:
+        self._done: torch.cuda.Event | None = None
+        self._ids = ids
+        if ids.is_cuda:
+            self._ids = torch.empty(ids.shape, dtype=ids.dtype, pin_memory=True)
+            self._ids.copy_(ids, non_blocking=True)
+            self._done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._done.record()
+
+    def wait(self) -> list[int]:
+        """The ids, once they have arrived."""
+        if self._done is not None:
+            self._done.synchronize()
+        return self._ids.tolist()
