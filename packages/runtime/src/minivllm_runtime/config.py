@@ -9,6 +9,7 @@ from minivllm_runtime.errors import InvalidParameter
 DType = Literal["auto", "float32", "bfloat16", "float16"]
 Device = Literal["auto", "cpu", "cuda"]
 LoadFormat = Literal["auto", "dummy"]
+SchedulingPolicy = Literal["fcfs", "priority", "fair"]
 
 _LEAST: Mapping[str, int] = {
     "num_blocks": 1,
@@ -45,6 +46,8 @@ class EngineConfig:
         max_num_batched_tokens: Token budget of one step; None takes 512 on a CPU, where a larger step would keep
             everybody waiting for more than half a second, and 8192 on a GPU, or `max_num_seqs` where that is more.
         max_num_waiting: Most requests waiting; more are refused.
+        scheduling_policy: Who is admitted next: "fcfs" the first that came, "priority" the smallest `priority` (with
+            ageing), "fair" the tenant that has had least.
         enable_prefix_caching: Reuse the KV blocks of equal prompt prefixes.
         run_ahead: Schedule step N+1 while step N runs; None does so on a GPU.
         num_threads: CPU threads for tensor work; None leaves the library's choice.
@@ -64,6 +67,7 @@ class EngineConfig:
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
     max_num_waiting: int = 1024
+    scheduling_policy: SchedulingPolicy = "fcfs"
     enable_prefix_caching: bool = True
     run_ahead: bool | None = None
     num_threads: int | None = None
@@ -73,6 +77,7 @@ class EngineConfig:
             ("load_format", get_args(LoadFormat)),
             ("dtype", get_args(DType)),
             ("device", get_args(Device)),
+            ("scheduling_policy", get_args(SchedulingPolicy)),
         ):
             if getattr(self, name) not in choices:
                 raise InvalidParameter(

@@ -246,3 +246,17 @@ def test_greedy_with_a_repetition_penalty_is_that_of_transformers(run_ahead):
     assert ids["a"] == greedy_reference(MODEL, PROMPT, 20, repetition_penalty=1.3)
     assert ids["a"] != greedy_reference(MODEL, PROMPT, 20)
     assert ids["b"] == greedy_reference(MODEL, PROMPT, 6)
+
+
+@pytest.mark.parametrize(
+    ("policy", "order"),
+    [("fcfs", "a1 a2 a3 b1 b2"), ("fair", "a1 b1 a2 b2 a3"), ("priority", "b2 a1 a2 a3 b1")],
+)
+def test_who_is_admitted_next_is_the_policy_s_choice(policy, order):
+    core = engine_of(MODEL, num_blocks=50, max_num_seqs=1, scheduling_policy=policy).core
+    names = ["a1", "a2", "a3", "b1", "b2"]
+    core.execute([add(request(name, tenant=name[0], priority=-(name == "b2"))) for name in names])
+    ended = []
+    while core.has_work:
+        ended += [output.request_id for output in core.step() if output.finish_reason is not None]
+    assert ended == order.split()

@@ -118,6 +118,7 @@ class AsyncEngine:
         *,
         request_id: str,
         default_max_tokens: int | None = None,
+        tenant: str = "",
     ) -> Submission:
         """Queue all choices of all prompts, or none.
 
@@ -127,6 +128,7 @@ class AsyncEngine:
             request_id: Unique among open submissions, and not that of one closed a moment ago: what the engine
                 still computes for it would reach the new one.
             default_max_tokens: Taken where `params.max_tokens` is None, cut to what there is room for.
+            tenant: Whose submission it is; the fair policy shares between tenants.
 
         Raises:
             InvalidParameter: a value is out of range, or the request can never fit.
@@ -136,7 +138,7 @@ class AsyncEngine:
         if not self.is_alive:
             raise EngineDead(self.error or "the engine is not started")
         requests = self._input.make_requests(
-            request_id, prompts, params, default_max_tokens=default_max_tokens
+            request_id, prompts, params, default_max_tokens=default_max_tokens, tenant=tenant
         )
         self._output.register(request_id, requests, params)
         num_prompt_tokens = sum(len(request.prompt_token_ids) for request in requests[:: params.n])

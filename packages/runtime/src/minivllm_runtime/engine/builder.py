@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 
 from minivllm_kvcache import KVCacheManager
-from minivllm_runtime.config import EngineConfig
+from minivllm_runtime.config import EngineConfig, SchedulingPolicy
 from minivllm_runtime.device.choose_ops import choose_ops
 from minivllm_runtime.engine.engine_core import EngineCore
 from minivllm_runtime.errors import InvalidParameter
@@ -31,7 +31,7 @@ from minivllm_runtime.worker.memory import (
 )
 from minivllm_runtime.worker.model_runner import Model, ModelRunner
 from minivllm_runtime.worker.request_states import RequestStates
-from minivllm_scheduler import Scheduler, SchedulerConfig
+from minivllm_scheduler import FCFS, PRIORITY, FairShare, Scheduler, SchedulerConfig, WaitingOrder
 from minivllm_scheduler.recording import Event, RecordingScheduler
 
 Progress = Callable[[str, int, int], None]
@@ -128,6 +128,7 @@ def assemble_engine(
     if device.type == "cuda":
         runner.warm_up()
     run_ahead = device.type == "cuda" if config.run_ahead is None else config.run_ahead
+    order = _waiting_order(config.scheduling_policy)
     if record is None:
         scheduler = Scheduler(scheduler_config, kv_manager)
     else:
@@ -148,6 +149,16 @@ def assemble_engine(
 
 class _Limits(NamedTuple):
     """Of one step, resolved for the device."""
+def _waiting_order(policy: SchedulingPolicy) -> WaitingOrder:
+    match policy:
+        case "fcfs":
+            return FCFS
+        case "priority":
+            return PRIORITY
+        case "fair":
+            return FairShare()  # keeps the clocks of one scheduler
+
+
 
     max_num_seqs: int
     max_num_batched_tokens: int

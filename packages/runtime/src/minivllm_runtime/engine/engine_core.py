@@ -154,3 +154,4 @@ def _scheduler_request(request: EngineRequest) -> Request:
         cache_salt=request.cache_salt,
         group=request.group,
     )
+        tenant=request.tenant,

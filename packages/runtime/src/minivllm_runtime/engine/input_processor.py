@@ -85,6 +85,7 @@ class InputProcessor:
         params: SamplingParams,
         *,
         default_max_tokens: int | None = None,
+        tenant: str = "",
     ) -> tuple[EngineRequest, ...]:
         """Make the requests of one submission, prompt-major: all choices of the first prompt come first.
 
@@ -94,6 +95,7 @@ class InputProcessor:
             params: Applies to every prompt. Unseeded prompts get one random seed each.
             default_max_tokens: Where `params.max_tokens` is None, generate at most this many tokens; None
                 generates all that there is room for.
+            tenant: Whose requests they are.
 
         Raises:
             InvalidParameter: no prompt, an id outside the embedding, or prompt and max_tokens exceed context or pool.
@@ -127,6 +129,7 @@ class InputProcessor:
                 priority=params.priority,
                 cache_salt=params.cache_salt,
             )
+                tenant=tenant,
             requests.append(leader)
             requests += (
                 replace(leader, request_id=f"{request_id}-{index}-{choice}", choice=choice)

@@ -26,6 +26,7 @@ class EngineRequest:
         choice: Index among the siblings of one prompt; part of the counter of every draw.
         group: Shared by the siblings; they wait until the first one's prompt is cached.
     """
+        tenant: Whose request it is; the fair policy shares between tenants.
 
     request_id: str
     prompt_token_ids: tuple[int, ...]
@@ -47,6 +48,7 @@ class EngineRequest:
     cache_salt: str = ""
 
 
+    tenant: str = ""
 class AddRequests(NamedTuple):
     """Command: accept all of these requests or none. Answered by one Accepted or Refused of the same batch id."""
 
