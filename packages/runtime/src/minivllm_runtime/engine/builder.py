@@ -130,9 +130,11 @@ def assemble_engine(
     run_ahead = device.type == "cuda" if config.run_ahead is None else config.run_ahead
     order = _waiting_order(config.scheduling_policy)
     if record is None:
-        scheduler = Scheduler(scheduler_config, kv_manager)
+        scheduler = Scheduler(scheduler_config, kv_manager, order=order)
     else:
-        scheduler = RecordingScheduler(scheduler_config, kv_manager, run_ahead=run_ahead, record=record)
+        scheduler = RecordingScheduler(
+            scheduler_config, kv_manager, run_ahead=run_ahead, record=record, order=order
+        )
     core = EngineCore(
         scheduler,
         kv_manager,
