@@ -15,6 +15,7 @@ from minivllm_bench.engines.dummy_model import read_model_config, write_dummy_mo
 from minivllm_bench.engines.interface import Engine, EngineSettings
 from minivllm_bench.engines.registry import check_engine_name, open_engine
 from minivllm_bench.errors import BenchError, InvalidSetting
+from minivllm_bench.live.cli import calibrate_command, truth
 from minivllm_bench.machine import read_machine
 from minivllm_bench.offline import Measurement, measure
 from minivllm_bench.placement import DeviceChoice, DTypeChoice, default_threads, resolve_device, resolve_dtype
@@ -32,6 +33,8 @@ INTERRUPTED = 130
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 app.command()(scheduler)
 app.command()(simulate)
+app.command("calibrate")(calibrate_command)
+app.command()(truth)
 
 
 @app.callback()

@@ -37,7 +37,12 @@ SharedPrefix = Annotated[
 Turns = Annotated[str, typer.Option(help=f"Requests of a conversation: {_LENGTH}.")]
 TurnGap = Annotated[float, typer.Option(help="Mean seconds between an answer and the next turn.")]
 Seed = Annotated[int, typer.Option(help="Of the workload.")]
-Cost = Annotated[str, typer.Option(help="constant:SECONDS, linear:TERM=SECONDS,… or roofline:DEVICE:MODEL.")]
+Cost = Annotated[
+    str,
+    typer.Option(
+        help="constant:SECONDS, linear:TERM=SECONDS,…, roofline:DEVICE:MODEL or calibrate's .json file."
+    ),
+]
 Host = Annotated[float, typer.Option(help="Host seconds per step, on top of the cost.")]
 NumBlocks = Annotated[int, typer.Option(min=1, help="KV blocks in the pool.")]
 BlockSize = Annotated[int, typer.Option(min=1, help="Tokens per block.")]

@@ -3,11 +3,12 @@
 Every function raises `InvalidSetting`, with the option, the text and what is allowed, for a text it cannot use.
 """
 
-import dataclasses
 from collections.abc import Callable
-from typing import Final, TypeVar
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 from minivllm_bench.errors import InvalidSetting
+from minivllm_bench.live.cost_file import read_cost_file
 from minivllm_bench.simulate.presets import DEVICES, MODELS
 from minivllm_scheduler.simulation import (
     ArrivalProcess,
@@ -25,6 +26,7 @@ from minivllm_scheduler.simulation import (
     SimulationError,
     UniformLength,
 )
+from minivllm_scheduler.simulation.linear_cost import WEIGHTS
 
 T = TypeVar("T")
 SWEPT: Final = ("num_blocks", "block_size", "max_num_seqs", "max_num_batched_tokens")
@@ -66,7 +68,9 @@ def parse_shared_prefixes(option: str, text: str | None) -> SharedPrefixes | Non
 
 
 def parse_cost(option: str, text: str) -> CostModel:
-    """`constant:SECONDS`, `linear:TERM=SECONDS,…` or `roofline:DEVICE:MODEL`."""
+    """`constant:SECONDS`, `linear:TERM=SECONDS,…`, `roofline:DEVICE:MODEL` or the `.json` file of a calibration."""
+    if text.endswith(".json"):
+        return read_cost_file(Path(text)).cost
     kind, _, rest = text.partition(":")
     if kind == "constant":
         return _built(option, text, lambda: ConstantCost(float(rest)))
@@ -78,8 +82,8 @@ def parse_cost(option: str, text: str) -> CostModel:
     raise _refusal(
         option,
         text,
-        f"constant:SECONDS, linear:TERM=SECONDS,… or roofline:DEVICE:MODEL with DEVICE of {', '.join(DEVICES)} "
-        f"and MODEL of {', '.join(MODELS)}",
+        f"constant:SECONDS, linear:TERM=SECONDS,…, a .json file of calibrate, or roofline:DEVICE:MODEL with DEVICE "
+        f"of {', '.join(DEVICES)} and MODEL of {', '.join(MODELS)}",
     )
 
 
@@ -95,14 +99,20 @@ def parse_sweep(option: str, text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def _parse_linear(option: str, text: str, terms: str) -> LinearCost:
-    known = [field.name for field in dataclasses.fields(LinearCost)]
     weights: dict[str, str] = {}
     for term in terms.split(","):
         name, found, seconds = term.partition("=")
-        if not found or name not in known or name in weights:
-            raise _refusal(option, text, f"linear:TERM=SECONDS,… with each TERM once, of {', '.join(known)}")
+        if not found or name not in WEIGHTS or name in weights:
+            raise _refusal(
+                option, text, f"linear:TERM=SECONDS,… with each TERM once, of {', '.join(WEIGHTS)}"
+            )
         weights[name] = seconds
-    return _built(option, text, lambda: LinearCost(**{name: float(value) for name, value in weights.items()}))
+
+    def build() -> LinearCost:
+        numbers: dict[str, Any] = {name: float(value) for name, value in weights.items()}
+        return LinearCost(**numbers)
+
+    return _built(option, text, build)
 
 
 def _built(option: str, text: str, build: Callable[[], T]) -> T:
