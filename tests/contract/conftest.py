@@ -6,6 +6,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import models
 
 from minivllm_runtime.config import EngineConfig
+from minivllm_runtime.device.torch_ops import TorchOps
 from minivllm_runtime.engine.builder import assemble_engine
 from minivllm_runtime.loader.weights import dummy_weights
 from minivllm_runtime.models.decoder import Decoder
@@ -32,7 +33,7 @@ def make_recorded_engine():
     """Builds an engine core, and the list that the events of its scheduler go to."""
     model = Decoder(TINY_LLAMA, TINY_LLAMA.max_position_embeddings)
     dummy_weights(model)
-    model.pack()
+    model.pack(TorchOps())
     vocabulary = {f"t{token_id}": token_id for token_id in range(TINY_LLAMA.vocab_size)}
     tokenizer = Tokenizer(Backend(models.WordLevel(vocabulary, unk_token="t0")))
 

@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 
 from minivllm_kernels.reference.paged_prefill_attention import paged_prefill_attention
 from minivllm_kernels.reference.reshape_and_cache import reshape_and_cache
+from minivllm_kernels.reference.rotary_embedding import rotary_embedding
 from minivllm_runtime.attention.step_attention import BatchLayout
 from minivllm_runtime.attention.torch_backend import TorchAttentionBackend
+from minivllm_runtime.layers.rotary import RotaryTables
 
 BLOCK_SIZE = 16
 
@@ -54,7 +56,11 @@ def random_step(rows, *, num_heads=6, num_kv_heads=2, head_dim=16, dtype=torch.f
 
 def expected(pool, layout, heads):
     twin, num_kv_heads = pool.clone(), pool.shape[2]
-    query, key, value = heads.split((heads.shape[1] - 2 * num_kv_heads, num_kv_heads, num_kv_heads), dim=1)
+    query, key, value = heads.clone().split(
+        (heads.shape[1] - 2 * num_kv_heads, num_kv_heads, num_kv_heads), dim=1
+    )
+    tables = rotary_of(layout, heads.shape[2])
+    rotary_embedding(query, key, tables.positions, tables.cos_sin)
     reshape_and_cache(key, value, *twin, layout.slot_mapping)
     return paged_prefill_attention(
         query,
@@ -67,9 +73,21 @@ def expected(pool, layout, heads):
     )
 
 
+def rotary_of(layout, head_dim):
+    """Tables of 128 positions, and the position of each token of the step."""
+    positions = [
+        position
+        for new, context in zip(layout.query_lens, layout.context_lens, strict=True)
+        for position in range(context - new, context)
+    ]
+    angles = torch.outer(torch.arange(128.0), 0.1 ** torch.linspace(0, 3, head_dim // 2))
+    return RotaryTables(torch.tensor(positions), torch.cat((angles.cos(), angles.sin()), dim=-1))
+
+
 def attend(pool, layout, heads):
     num_heads = heads.shape[1] - 2 * pool.shape[2]
-    return TorchAttentionBackend([pool], num_heads, 0.25).plan(layout).attend(0, heads)
+    planned = TorchAttentionBackend([pool], num_heads, 0.25).plan(layout)
+    return planned.attend(0, heads.clone(), rotary_of(layout, heads.shape[2]))
 
 
 @given(
@@ -114,7 +132,7 @@ def test_the_number_of_operations_does_not_grow_with_the_number_of_requests():
         pool, layout, heads = random_step([(40, 1)] * num_rows)
         planned = TorchAttentionBackend([pool], heads.shape[1] - 2 * pool.shape[2], 0.25).plan(layout)
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-            planned.attend(0, heads)
+            planned.attend(0, heads, rotary_of(layout, heads.shape[2]))
         return sum(event.count for event in profile.key_averages())
 
     assert count_operations(64) == count_operations(8)

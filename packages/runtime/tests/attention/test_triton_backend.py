@@ -10,13 +10,14 @@ import torch
 
 PROGRAM = """
 import torch
-from runtime_tests.attention.test_torch_backend import attend, random_step
+from runtime_tests.attention.test_torch_backend import attend, random_step, rotary_of
 from minivllm_runtime.attention.triton_backend import TritonAttentionBackend
 
 for rows in ([(20, 1), (33, 1), (0, 1)], [(20, 1), (0, 17), (15, 5)]):
     pool, layout, heads = random_step(rows)
     reference = attend(pool, layout, heads)
-    actual = TritonAttentionBackend([pool], heads.shape[1] - 2 * pool.shape[2], 0.25).plan(layout).attend(0, heads)
+    step = TritonAttentionBackend([pool], heads.shape[1] - 2 * pool.shape[2], 0.25).plan(layout)
+    actual = step.attend(0, heads, rotary_of(layout, heads.shape[2]))
     torch.testing.assert_close(actual, reference, rtol=1e-4, atol=1e-5)
 print("agree")
 """

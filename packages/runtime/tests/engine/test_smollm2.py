@@ -9,9 +9,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, GgufConfig
 
+from minivllm_runtime.config import EngineConfig
 from minivllm_runtime.device.choose_ops import choose_ops
 from minivllm_runtime.device.torch_ops import TorchOps
-from minivllm_runtime.config import EngineConfig
 from minivllm_runtime.engine.builder import assemble_engine
 from minivllm_runtime.engine.messages import AddRequests, EngineRequest
 from minivllm_runtime.loader.checkpoint import open_checkpoint
@@ -129,10 +129,14 @@ def paged_logits(decoder, config, ops, rows, chunks):
     [(2, [48]), (6, [16] + [1] * 32), (2, [16] + [1] * 32), (2, [13, 20, 15])],
     ids=["one prefill", "many decodes", "few decodes", "chunks"],
 )
+@pytest.mark.parametrize("kernels", ["compiled", "torch"])
 @torch.inference_mode()
 def test_bfloat16_logits_err_at_most_half_more_than_those_of_transformers(
-    checkpoint, reference, num_rows, chunks
+    checkpoint, reference, kernels, num_rows, chunks
 ):
+    ops = choose_ops(CPU, torch.bfloat16, checkpoint.config) if kernels == "compiled" else TorchOps()
+    if kernels == "compiled" and isinstance(ops, TorchOps):
+        pytest.skip("this machine cannot run the compiled kernels")
     generator = torch.Generator().manual_seed(0)
     rows = torch.randint(1000, 40000, (num_rows, 48), generator=generator)
     exact = reference(rows).logits

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from minivllm_runtime.device.torch_ops import TorchOps
+
 from ..reference.dense_attention import DenseAttention
 from ..reference.tiny_transformers import VARIANTS, VOCAB_SIZE, decoder_of, reference_model
 
@@ -33,6 +35,6 @@ def test_packing_a_half_precision_model_keeps_its_logits():
         ).float()
 
     plain = logits()
-    decoder.pack()
+    decoder.pack(TorchOps())
     exact = reference(input_ids[None]).logits[0]
     assert (logits() - exact).norm() < 1.2 * (plain - exact).norm()

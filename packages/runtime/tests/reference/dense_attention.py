@@ -3,6 +3,8 @@
 from torch import Tensor
 from torch.nn import functional
 
+from minivllm_runtime.layers.rotary import RotaryTables, Rotation
+
 
 class DenseAttention:
     """Causal attention of one sequence to itself; see StepAttention."""
@@ -10,10 +12,10 @@ class DenseAttention:
     def __init__(self, num_heads: int) -> None:
         self.num_heads = num_heads
 
-    def attend(self, layer_index: int, heads: Tensor) -> Tensor:
-        query, key, value = heads.transpose(0, 1).tensor_split(
-            (self.num_heads, (self.num_heads + len(heads[0])) // 2)
-        )
+    def attend(self, layer_index: int, heads: Tensor, rotary: RotaryTables) -> Tensor:
+        num_rotated = (self.num_heads + len(heads[0])) // 2
+        Rotation.of(rotary, heads.dtype).apply(heads[:, :num_rotated])
+        query, key, value = heads.transpose(0, 1).tensor_split((self.num_heads, num_rotated))
         group_size = len(query) // len(key)
         key, value = (each.repeat_interleave(group_size, dim=0) for each in (key, value))
         return functional.scaled_dot_product_attention(query, key, value, is_causal=True).transpose(0, 1)

@@ -7,6 +7,7 @@ import torch
 from transformers import PreTrainedModel
 
 from minivllm_runtime.config import EngineConfig
+from minivllm_runtime.device.choose_ops import choose_ops
 from minivllm_runtime.engine.builder import BuiltEngine, assemble_engine
 from minivllm_runtime.loader.safetensors_checkpoint import SafetensorsCheckpoint
 from minivllm_runtime.loader.weights import load_weights
@@ -73,7 +74,7 @@ def decoder_of(model: PreTrainedModel) -> tuple[Decoder, ModelConfig]:
 def engine_of(model: PreTrainedModel, *, device: str = "cpu", **settings: object) -> BuiltEngine:
     """Our engine in float32 with the weights of `model`."""
     decoder, config = decoder_of(model)
-    decoder.to(device).pack()
+    decoder.to(device).pack(choose_ops(torch.device(device), torch.float32, config))
     engine_config = EngineConfig(**{"num_blocks": 200, "block_size": 4, "max_num_seqs": 16, **settings})
     return assemble_engine(
         engine_config,

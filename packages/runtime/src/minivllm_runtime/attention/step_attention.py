@@ -6,6 +6,8 @@ from typing import Protocol
 
 from torch import Tensor
 
+from minivllm_runtime.layers.rotary import RotaryTables
+
 
 @dataclass(frozen=True, slots=True)
 class BatchLayout:
@@ -31,12 +33,13 @@ class BatchLayout:
 class StepAttention(Protocol):
     """Causal attention for the tokens of one step, planned once and used by every layer."""
 
-    def attend(self, layer_index: int, heads: Tensor) -> Tensor:
-        """Write the tokens' K and V to the layer's cache, then attend with their queries.
+    def attend(self, layer_index: int, heads: Tensor, rotary: RotaryTables) -> Tensor:
+        """Rotate queries and keys to their positions, write K and V to the layer's cache, then attend.
 
         Args:
             layer_index: Which layer's cache.
-            heads: [T, Hq + 2·Hkv, D]: query, key and value heads of each token, side by side.
+            heads: [T, Hq + 2·Hkv, D]: query, key and value heads of each token, side by side; may be overwritten.
+            rotary: Of the T tokens.
 
         Returns:
             [T, Hq, D]

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from minivllm_runtime.attention.step_attention import BatchLayout
+from minivllm_runtime.layers.rotary import RotaryTables, Rotation
 
 _MIN_ROWS_FOR_BATCHED_PRODUCTS = 4
 """From here on two batched products beat the fused operation for single-token rows (measured on two cores)."""
@@ -151,9 +152,13 @@ class TorchStepAttention:
         self._layers = layers
         self._cache_slots = cache_slots
         self._groups = groups
+        self._rotation: Rotation | None = None
 
-    def attend(self, layer_index: int, heads: Tensor) -> Tensor:
-        """Write the tokens' K and V, then attend with their queries, group by group."""
+    def attend(self, layer_index: int, heads: Tensor, rotary: RotaryTables) -> Tensor:
+        """Rotate, write the tokens' K and V, then attend with their queries, group by group."""
+        if self._rotation is None:
+            self._rotation = Rotation.of(rotary, heads.dtype)
+        self._rotation.apply(heads[:, : self._layers.num_heads + self._layers.num_kv_heads])
         query = heads[:, : self._layers.num_heads]
         self._layers.slots[layer_index][self._cache_slots] = heads[:, self._layers.num_heads :]
         if self._groups[0].tokens is None:

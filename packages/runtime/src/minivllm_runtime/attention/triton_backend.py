@@ -8,7 +8,9 @@ from torch import Tensor
 from minivllm_kernels.paged_decode_attention import paged_decode_attention
 from minivllm_kernels.paged_prefill_attention import paged_prefill_attention
 from minivllm_kernels.reshape_and_cache import reshape_and_cache
+from minivllm_kernels.rotary_embedding import rotary_embedding
 from minivllm_runtime.attention.step_attention import BatchLayout
+from minivllm_runtime.layers.rotary import RotaryTables
 
 
 class TritonAttentionBackend:
@@ -51,12 +53,13 @@ class TritonStepAttention:
         self._layout = layout
         self._max_query_len = max(layout.query_lens)
 
-    def attend(self, layer_index: int, heads: Tensor) -> Tensor:
-        """Write the tokens' K and V, then attend with all their queries in one launch."""
+    def attend(self, layer_index: int, heads: Tensor, rotary: RotaryTables) -> Tensor:
+        """Rotate, write the tokens' K and V, then attend with all their queries in one launch."""
         layout = self._layout
         key_cache, value_cache = self._caches[layer_index]
         num_kv_heads = key_cache.shape[1]
         query, key, value = torch.split(heads, [self._num_heads, num_kv_heads, num_kv_heads], dim=1)
+        rotary_embedding(query, key, rotary.positions, rotary.cos_sin)
         reshape_and_cache(key, value, key_cache, value_cache, layout.slot_mapping)
         if self._max_query_len == 1:
             return paged_decode_attention(

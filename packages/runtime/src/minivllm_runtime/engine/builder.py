@@ -149,8 +149,6 @@ def assemble_engine(
     )
 
 
-class _Limits(NamedTuple):
-    """Of one step, resolved for the device."""
 def _waiting_order(policy: SchedulingPolicy) -> WaitingOrder:
     match policy:
         case "fcfs":
@@ -161,6 +159,8 @@ def _waiting_order(policy: SchedulingPolicy) -> WaitingOrder:
             return FairShare()  # keeps the clocks of one scheduler
 
 
+class _Limits(NamedTuple):
+    """Of one step, resolved for the device."""
 
     max_num_seqs: int
     max_num_batched_tokens: int

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from minivllm_runtime.attention.step_attention import StepAttention
 from minivllm_runtime.layers.linear import Linear
 from minivllm_runtime.layers.norm import RMSNorm
-from minivllm_runtime.layers.rotary import RotaryTables, rotate_in_place
+from minivllm_runtime.layers.rotary import RotaryTables
 from minivllm_runtime.models.model_config import ModelConfig
 
 
@@ -31,12 +31,10 @@ class SelfAttention(nn.Module):
     def forward(self, x: Tensor, rotary: RotaryTables, attention: StepAttention) -> Tensor:
         """Map x [T, H] to [T, H]; writes this layer's K and V of the T tokens to the cache."""
         heads = self.qkv_proj(x).view(x.shape[0], -1, self.head_dim)
-        query_key = heads[:, : self.num_heads + self.num_kv_heads]
         if self.q_norm is not None and self.k_norm is not None:
-            query, key = query_key.split((self.num_heads, self.num_kv_heads), dim=1)
+            query, key, _ = heads.split((self.num_heads, self.num_kv_heads, self.num_kv_heads), dim=1)
             query.copy_(self.q_norm(query))
             key.copy_(self.k_norm(key))
-        rotate_in_place(query_key, self.num_heads, rotary)
-        attended = attention.attend(self.layer_index, heads)
+        attended = attention.attend(self.layer_index, heads, rotary)
         output: Tensor = self.o_proj(attended.reshape(x.shape[0], -1))
         return output

@@ -2,10 +2,9 @@
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-_FEW_ELEMENTS = 2**16
-"""Up to here the time of a norm is that of starting its operations, not of reading its input."""
+from minivllm_runtime.device.interface import DeviceOps, Norm
+from minivllm_runtime.device.torch_ops import TorchNorm
 
 
 class RMSNorm(nn.Module):
@@ -14,27 +13,20 @@ class RMSNorm(nn.Module):
     def __init__(self, size: int, eps: float) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(size, dtype=torch.float32), requires_grad=False)
-        self.size = size
-        self.eps = eps
-        self._mirrored_weight: Tensor | None = None
+        self._eps = eps
+        self._norm: Norm | None = None
 
-    def pack(self, dtype: torch.dtype) -> None:
-        """Fit the weight to inputs of `dtype`; call once, after it is loaded. On a CPU it stays float32 as well."""
-        if self.weight.is_cuda:
-            self.weight = nn.Parameter(self.weight.to(dtype), requires_grad=False)
-        elif dtype != torch.float32:
-            self._mirrored_weight = torch.cat((self.weight, self.weight)).to(dtype)
+    def pack(self, ops: DeviceOps) -> None:
+        """Hand the weight to the device."""
+        self._norm = ops.rms_norm(self.weight.detach(), self._eps)
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalize x [..., H]."""
-        if x.is_cuda:
-            from minivllm_kernels.rms_norm import rms_norm
+        return self._packed()(x)
 
-            return rms_norm(x, self.weight, self.eps)
-        if self._mirrored_weight is not None and x.numel() <= _FEW_ELEMENTS:
-            # (x, -x) has mean 0 and variance mean(x²): its layer norm is the RMS norm, in one operation instead of ten.
-            mirrored = torch.cat((x, -x), dim=-1)
-            normed = functional.layer_norm(mirrored, (2 * self.size,), self._mirrored_weight, None, self.eps)
-            return normed[..., : self.size]
-        # Widened by hand: mixed dtypes inside one operation take a path that is twenty times slower.
-        return functional.rms_norm(x.float(), (self.size,), self.weight, self.eps).to(x.dtype)
+    def add(self, x: Tensor, residual: Tensor) -> Tensor:
+        """Add x [T, H] to residual [T, H] in place and return the sum, normalized."""
+        return self._packed().add(x, residual)
+
+    def _packed(self) -> Norm:
+        return TorchNorm(self.weight, self._eps) if self._norm is None else self._norm

@@ -11,23 +11,19 @@ from minivllm_runtime.models.model_config import ModelConfig, RopeScaling
 
 @dataclass(frozen=True, slots=True)
 class RotaryTables:
-    """What one step needs to rotate its tokens.
+    """What one step needs to rotate its T tokens.
 
     Attributes:
         positions: [T] int64.
-        cos_sin: [P, D] float32; cosines of D/2 frequencies, then their sines. Read by the kernel.
-        cos, signed_sin: [T, 1, D] in the model's dtype, selected for `positions`. Read by the CPU operation:
-            rotated = x · cos + swap_halves(x) · signed_sin.
+        cos_sin: [P, D] float32, P positions; cosines of D/2 frequencies, then their sines.
     """
 
     positions: Tensor
     cos_sin: Tensor
-    cos: Tensor | None
-    signed_sin: Tensor | None
 
 
 class RotaryEmbedding(nn.Module):
-    """Cosines and sines of every position, and the rotation of query and key heads by them."""
+    """Cosines and sines of every position."""
 
     cos_sin: Tensor
 
@@ -37,24 +33,33 @@ class RotaryEmbedding(nn.Module):
         angles = torch.outer(torch.arange(max_positions, dtype=torch.float32), frequencies)
         self.register_buffer("cos_sin", torch.cat((angles.cos(), angles.sin()), dim=-1), persistent=False)
 
-    def select(self, positions: Tensor, dtype: torch.dtype) -> RotaryTables:
-        """Prepare the tables for positions [T], once for all layers of a step."""
-        if positions.is_cuda:
-            return RotaryTables(positions, self.cos_sin, None, None)
-        cos, sin = self.cos_sin[positions].to(dtype).unsqueeze(1).chunk(2, dim=-1)
-        return RotaryTables(positions, self.cos_sin, torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1))
+    def select(self, positions: Tensor) -> RotaryTables:
+        """The tables for tokens at positions [T]."""
+        return RotaryTables(positions, self.cos_sin)
 
 
-def rotate_in_place(query_key: Tensor, num_heads: int, tables: RotaryTables) -> None:
-    """Rotate query and key heads that lie side by side, [T, Hq + Hkv, D], to their positions."""
-    if tables.cos is None or tables.signed_sin is None:
-        from minivllm_kernels.rotary_embedding import rotary_embedding
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """The rotation of T tokens for plain operations: x · cos + swap_halves(x) · signed_sin.
 
-        rotary_embedding(query_key[:, :num_heads], query_key[:, num_heads:], tables.positions, tables.cos_sin)
-        return
-    first, second = query_key.chunk(2, dim=-1)
-    swapped = torch.cat((second, first), dim=-1)
-    torch.addcmul(query_key * tables.cos, swapped, tables.signed_sin, out=query_key)
+    Attributes:
+        cos, signed_sin: [T, 1, D] in the dtype of the heads.
+    """
+
+    cos: Tensor
+    signed_sin: Tensor
+
+    @classmethod
+    def of(cls, tables: RotaryTables, dtype: torch.dtype) -> "Rotation":
+        """Look the tokens' angles up."""
+        cos, sin = tables.cos_sin[tables.positions].to(dtype).unsqueeze(1).chunk(2, dim=-1)
+        return cls(torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1))
+
+    def apply(self, heads: Tensor) -> None:
+        """Rotate heads [T, heads, D] in place."""
+        first, second = heads.chunk(2, dim=-1)
+        swapped = torch.cat((second, first), dim=-1)
+        torch.addcmul(heads * self.cos, swapped, self.signed_sin, out=heads)
 
 
 def inverse_frequencies(head_dim: int, theta: float, scaling: RopeScaling | None) -> Tensor:

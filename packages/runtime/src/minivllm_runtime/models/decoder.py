@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from minivllm_runtime.attention.step_attention import StepAttention
+from minivllm_runtime.device.interface import DeviceOps
 from minivllm_runtime.layers.attention import SelfAttention
 from minivllm_runtime.layers.linear import Linear
 from minivllm_runtime.layers.mlp import GatedMLP
@@ -18,7 +19,10 @@ from minivllm_runtime.models.model_config import ModelConfig
 
 
 class DecoderLayer(nn.Module):
-    """Attention and feed-forward, each behind its norm and added to the residual stream."""
+    """Attention and feed-forward, each behind its norm and added to the residual stream.
+
+    A block's output is added by the norm that follows it, so that both are one pass over the residual.
+    """
 
     def __init__(self, config: ModelConfig, layer_index: int) -> None:
         super().__init__()
@@ -27,10 +31,15 @@ class DecoderLayer(nn.Module):
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.mlp = GatedMLP(config)
 
-    def forward(self, hidden: Tensor, rotary: RotaryTables, attention: StepAttention) -> Tensor:
-        """Map hidden [T, H] to the next layer's hidden [T, H]."""
-        hidden = hidden + self.self_attn(self.input_layernorm(hidden), rotary, attention)
-        output: Tensor = hidden + self.mlp(self.post_attention_layernorm(hidden))
+    def forward(
+        self, update: Tensor | None, residual: Tensor, rotary: RotaryTables, attention: StepAttention
+    ) -> Tensor:
+        """Add `update` [T, H], what the layer before has to add, to residual [T, H] in place; return this layer's."""
+        normed = (
+            self.input_layernorm(residual) if update is None else self.input_layernorm.add(update, residual)
+        )
+        attended = self.self_attn(normed, rotary, attention)
+        output: Tensor = self.mlp(self.post_attention_layernorm.add(attended, residual))
         return output
 
 
@@ -51,22 +60,22 @@ class Decoder(nn.Module):
         self.rotary = RotaryEmbedding(config, max_positions)
 
     def forward(self, input_ids: Tensor, positions: Tensor, attention: StepAttention) -> Tensor:
-        """Final hidden states [T, H] of the step's tokens: input_ids [T] and positions [T], int64."""
-        hidden = functional.embedding(input_ids, self.embed_tokens)
-        rotary = self.rotary.select(positions, hidden.dtype)
+        """Final normalized hidden states [T, H] of the step's tokens: input_ids [T] and positions [T], int64."""
+        residual = functional.embedding(input_ids, self.embed_tokens)
+        rotary = self.rotary.select(positions)
+        update = None
         for layer in self.layers:
-            hidden = layer(hidden, rotary, attention)
+            update = layer(update, residual, rotary, attention)
+        hidden: Tensor = self.norm(residual) if update is None else self.norm.add(update, residual)
         return hidden
 
     def compute_logits(self, hidden: Tensor) -> Tensor:
         """Logits [S, V] of the S rows that sample, from their final hidden states [S, H]."""
-        logits: Tensor = self.lm_head(self.norm(hidden))
+        logits: Tensor = self.lm_head(hidden)
         return logits
 
-    def pack(self) -> None:
-        """Lay weights out for the device; call once, after they are loaded."""
+    def pack(self, ops: DeviceOps) -> None:
+        """Lay weights out for the device and compute with its operations; call once, after they are loaded."""
         for module in self.modules():
-            if isinstance(module, Linear):
-                module.pack()
-            elif isinstance(module, RMSNorm):
-                module.pack(self.embed_tokens.dtype)
+            if isinstance(module, Linear | RMSNorm | GatedMLP):
+                module.pack(ops)

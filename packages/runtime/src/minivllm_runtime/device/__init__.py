@@ -1,0 +1,1 @@
+"""The operations of a decoder on the device at hand; `choose_ops` picks the implementation."""

@@ -1,0 +1,43 @@
+"""What a decoder needs of a device. An implementation lays weights out once and then computes with them."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from torch import Tensor
+
+from minivllm_runtime.attention.step_attention import AttentionBackend
+
+Projection = Callable[[Tensor], Tensor]
+"""x [T, K] -> x · weightᵀ (+ bias), [T, N]."""
+
+
+class Norm(Protocol):
+    """RMS norm with a weight of its own: x · weight / sqrt(mean(x²) + eps) over the last dimension."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Normalize x [..., H]."""
+        ...
+
+    def add(self, x: Tensor, residual: Tensor) -> Tensor:
+        """Add x [T, H] to residual [T, H] in place and return the sum, normalized."""
+        ...
+
+
+class DeviceOps(Protocol):
+    """The operations of one device, for tensors of one dtype."""
+
+    def linear(self, weight: Tensor, bias: Tensor | None) -> Projection:
+        """A product with weight [N, K] and bias [N]; the caller drops its own copies."""
+        ...
+
+    def rms_norm(self, weight: Tensor, eps: float) -> Norm:
+        """A norm with weight [H]."""
+        ...
+
+    def silu_and_mul(self, gate_up: Tensor) -> Tensor:
+        """silu(first half) · second half: [T, 2I] -> [T, I]."""
+        ...
+
+    def attention(self, pools: Sequence[Tensor], num_heads: int, scale: float) -> AttentionBackend:
+        """Attention over the KV pools of all layers, each [2, num_blocks + 1, Hkv, block_size, D]."""
+        ...
