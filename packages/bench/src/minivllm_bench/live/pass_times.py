@@ -1,6 +1,7 @@
 """PassTimes: how long each pass of the engine's step loop takes, and what was computed in it."""
 
 import time
+from collections.abc import Callable
 
 from minivllm_scheduler.recording import Added, Event, PassBegan, Scheduled
 from minivllm_scheduler.simulation import MeasuredStep, StepLoad
@@ -12,9 +13,13 @@ class PassTimes:
     A pass lasts from its beginning to that of the next one, so everything between two steps is in it: commands,
     results on their way to the client, the scheduler. A pass after which no request is left is not counted,
     since the engine then waits for the next one. Requests must run to their `max_tokens`.
+
+    Args:
+        clock: Seconds of a clock that never goes back.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
         self._measured: list[MeasuredStep] = []
         self._last_positions: dict[
             str, int
@@ -26,7 +31,7 @@ class PassTimes:
         """Takes note of an event as it happens; called in the engine's thread."""
         match event:
             case PassBegan():
-                now_s = time.perf_counter()
+                now_s = self._clock()
                 if self._load is not None:
                     self._measured.append(MeasuredStep(self._load, now_s - self._began_s))
                 self._load, self._began_s = None, now_s

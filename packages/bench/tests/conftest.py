@@ -16,7 +16,7 @@ def tiny_llama(tmp_path_factory):
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
-        max_position_embeddings=128,
+        max_position_embeddings=4096,
         eos_token_id=list(range(128)),
     )
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
