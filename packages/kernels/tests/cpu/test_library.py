@@ -14,7 +14,7 @@ def _needs_the_kernels(ops):
 
 def test_a_second_load_compiles_nothing(monkeypatch):
     monkeypatch.setattr(subprocess, "run", lambda *_args, **_kwargs: pytest.fail("compiled again"))
-    library.load_library()
+    assert library.load_library().linear
 
 
 def test_without_a_compiler_the_reason_is_said(monkeypatch, tmp_path):
@@ -28,7 +28,7 @@ def test_a_home_that_cannot_be_written_is_no_obstacle(monkeypatch, tmp_path):
     home = tmp_path / "file instead of a folder"
     home.write_text("")
     monkeypatch.setenv("HOME", str(home))
-    library.load_library()
+    assert library.load_library().linear
 
 
 def test_compiles_into_the_home_and_leaves_one_file(monkeypatch, tmp_path):
