@@ -1,6 +1,6 @@
 """One scheduler, two worlds: a run of the real engine, replayed without it, gives the same steps and block ids.
 
-The replay gets commands by pass and sampled ids only, in another process with another hash seed.
+The simulator gets commands by pass and sampled ids only, in another process with another hash seed.
 """
 
 import os
@@ -26,9 +26,9 @@ from minivllm_scheduler.recording import (
     count,
     first_difference,
     read_recording,
-    replay,
     write_recording,
 )
+from minivllm_scheduler.simulation import replay
 
 NUM_PASSES_WITH_COMMANDS = 80
 
@@ -98,13 +98,13 @@ def test_the_recorded_run_has_everything_in_it(recording):
 
 
 def in_another_process(tmp_path, hash_seed, command, *recordings):
-    """Runs a command of `minivllm_scheduler.recording` on files with these recordings and on `out.jsonl`."""
+    """Runs a command of `minivllm_scheduler.simulation` on files with these recordings and on `out.jsonl`."""
     paths = [tmp_path / f"{number}.jsonl" for number in range(len(recordings))]
     for path, recording in zip(paths, recordings, strict=True):
         write_recording(recording, path)
     arguments = [*paths, *([tmp_path / "out.jsonl"] if command == "replay" else [])]
     return subprocess.run(
-        [sys.executable, "-m", "minivllm_scheduler.recording", command, *map(str, arguments)],
+        [sys.executable, "-m", "minivllm_scheduler.simulation", command, *map(str, arguments)],
         env=os.environ | {"PYTHONHASHSEED": hash_seed},
         capture_output=True,
         text=True,

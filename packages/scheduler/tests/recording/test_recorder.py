@@ -23,7 +23,7 @@ def test_the_setup_says_how_to_build_the_same_scheduler(make_recorded_world):
     )
     setup = events[0]
     assert (setup.num_blocks, setup.block_size, setup.prefix_caching) == (16, 4, False)
-    assert (setup.run_ahead, setup.policies) == (True, {"victim": "least_computed"})
+    assert (setup.run_ahead, setup.policies) == (True, {"order": "by_arrival", "victim": "least_computed"})
     assert setup.config.max_num_seqs == 3
     assert world.scheduler.stats().num_running == 0
 

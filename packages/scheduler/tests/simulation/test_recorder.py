@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from minivllm_kvcache import KVCacheManager
 from minivllm_scheduler import LEAST_COMPUTED, LIFO, Request, Scheduler, SchedulerConfig, StepLoop, StepResult
-from minivllm_scheduler.simulation import StepLoad
+from minivllm_scheduler.simulation import StepLoad, TimedRequest
 from minivllm_scheduler.simulation.recorder import Recorder
 
 
@@ -67,7 +67,7 @@ def test_the_report_agrees_with_counting_every_position(data):
     loop = StepLoop(scheduler, executor, run_ahead=data.draw(st.booleans()))
     scheduler.add(requests, 0.0)
     for request in requests:
-        recorder.arrived(request, 0.5)
+        recorder.arrived(TimedRequest(0.5, request))
     first_s, last_s, ended = {}, {}, []
     while loop.has_work:
         updates = loop.step(executor.time_s)
@@ -76,7 +76,7 @@ def test_the_report_agrees_with_counting_every_position(data):
             first_s.setdefault(update.request_id, now_s)
             last_s[update.request_id] = now_s
         ended += recorder.updated(updates, now_s)
-    report = recorder.report(scheduler.stats().total_preempted)
+    report = recorder.report(scheduler.stats().total_preempted, 0)
 
     assert sorted(request.request_id for request in ended) == [request.request_id for request in requests]
     assert report.num_finished == len(requests)
@@ -102,7 +102,7 @@ def test_the_report_agrees_with_counting_every_position(data):
 
 
 def test_nothing_happened():
-    report = Recorder(KVCacheManager(8, 2)).report(0)
+    report = Recorder(KVCacheManager(8, 2)).report(0, 0)
     assert (report.num_finished, report.requests_per_s, report.output_tokens_per_s) == (0, 0.0, 0.0)
     assert (report.ttft_s, report.tpot_s, report.queue_s, report.latency_s) == (None, None, None, None)
 
@@ -111,4 +111,4 @@ def test_refusals_are_counted():
     recorder = Recorder(KVCacheManager(8, 2))
     recorder.refused()
     recorder.refused()
-    assert recorder.report(0).num_refused == 2
+    assert recorder.report(0, 0).num_refused == 2

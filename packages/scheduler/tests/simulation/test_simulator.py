@@ -8,7 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minivllm_kvcache import InvalidArgument
-from minivllm_scheduler import LEAST_COMPUTED, Request, SchedulerConfig
+from minivllm_scheduler import (
+    FCFS,
+    LEAST_COMPUTED,
+    PRIORITY,
+    RESERVE_ALL,
+    FairShare,
+    Request,
+    SchedulerConfig,
+)
 from minivllm_scheduler.simulation import (
     ClosedLoop,
     ConstantCost,
@@ -19,6 +27,7 @@ from minivllm_scheduler.simulation import (
     LinearCost,
     MultiTurn,
     PoissonArrivals,
+    RequestClass,
     SharedPrefixes,
     SimulatedEngine,
     Simulator,
@@ -100,6 +109,40 @@ def test_users_of_a_closed_loop_go_on_after_a_refusal():
     report = simulate(make_engine(), ConstantCost(1.0), workload)
     assert report.num_refused > 0
     assert report.num_finished + report.num_refused == 30
+
+
+@pytest.mark.parametrize("run_ahead", [False, True])
+def test_stop_ids_end_requests_and_cost_a_step_ahead(run_ahead):
+    workload = make_workload(30, output_tokens=FixedLength(5), max_tokens=20)
+    report = simulate(make_engine(run_ahead=run_ahead), ConstantCost(0.1), workload)
+    assert (report.num_finished, report.num_output_tokens) == (30, 150)
+    assert report.num_discarded_tokens == (30 if run_ahead else 0)
+    needed = report.num_prompt_tokens + 30 * 4
+    assert report.num_computed_tokens == needed + report.num_discarded_tokens
+
+
+def test_reserving_for_max_tokens_admits_fewer_than_answers_need():
+    workload = make_workload(40, arrivals=ClosedLoop(8), output_tokens=FixedLength(5), max_tokens=80)
+    reserving = dataclasses.replace(make_engine(60), admission=RESERVE_ALL)
+    peaks = [
+        simulate(engine, ConstantCost(0.1), workload).kv_use_peak for engine in (make_engine(60), reserving)
+    ]
+    assert peaks[1] < peaks[0]
+
+
+@pytest.mark.parametrize(
+    ("order", "first"), [(FCFS, None), (PRIORITY, "late"), (FairShare({"early": 1e-3}), "late")]
+)
+def test_the_report_shows_what_an_order_gives_each_class(order, first):
+    classes = (RequestClass("early", 1), RequestClass("late", 0))
+    workload = make_workload(60, arrivals=PoissonArrivals(100.0), classes=classes)
+    engine = dataclasses.replace(make_engine(max_num_seqs=1), order=order)
+    report = simulate(engine, ConstantCost(0.1), workload)
+    assert [(each.tenant, each.priority) for each in report.classes] == [("early", 1), ("late", 0)]
+    assert sum(each.num_finished for each in report.classes) == report.num_finished == 60
+    assert sum(each.num_output_tokens for each in report.classes) == report.num_output_tokens
+    early, late = (each.ttft_s.p50_s for each in report.classes)
+    assert early == pytest.approx(late, rel=0.3) if first is None else late < early / 2
 
 
 def test_one_ahead_hides_the_host():

@@ -9,10 +9,12 @@ from minivllm_scheduler.simulation import (
     InvalidWorkload,
     MultiTurn,
     PoissonArrivals,
+    RequestClass,
     SharedPrefixes,
     SyntheticWorkload,
     UniformLength,
 )
+from minivllm_scheduler.simulation.traffic import SAMPLED_TOKEN_ID, STOP_TOKEN_ID
 
 
 def make(num_requests=20, arrivals=None, **options):
@@ -106,10 +108,48 @@ def test_more_users_than_requests():
     assert len(run(make(2, arrivals=ClosedLoop(5)))) == 2
 
 
+def test_answers_end_with_a_stop_id_before_their_limit():
+    plain, limited = (list(make(60, max_tokens=limit).start().arrivals()) for limit in (None, 6))
+    for without, arrival in zip(plain, limited, strict=True):
+        request = arrival.request
+        assert arrival.num_output_tokens == min(without.request.max_tokens, 6)
+        assert without.stops_after is None
+        assert request.max_tokens == 6
+        assert (arrival.stops_after is None) == (without.request.max_tokens >= 6)
+        assert request.stop_token_ids == (frozenset() if arrival.stops_after is None else {STOP_TOKEN_ID})
+
+
+def test_a_turn_repeats_an_answer_with_its_stop_id():
+    workload = make(2, multi_turn=MultiTurn(FixedLength(2)), output_tokens=FixedLength(3), max_tokens=9)
+    first, second = (arrival.request.prompt_token_ids for arrival in run(workload))
+    assert tuple(second[len(first) : len(first) + 3]) == (SAMPLED_TOKEN_ID, SAMPLED_TOKEN_ID, STOP_TOKEN_ID)
+
+
+def test_classes_come_in_their_shares_and_change_nothing_else():
+    classes = (RequestClass("chat", 0, 3.0), RequestClass("batch", 5, 1.0))
+    plain, classed = (list(make(800, classes=kinds).start().arrivals()) for kinds in ((), classes))
+    assert lengths(plain) == lengths(classed)
+    kinds = [(arrival.request.tenant, arrival.request.priority) for arrival in classed]
+    assert set(kinds) == {("chat", 0), ("batch", 5)}
+    assert kinds.count(("chat", 0)) == pytest.approx(600, rel=0.1)
+
+
+def test_a_conversation_is_of_one_class():
+    classes = (RequestClass("a"), RequestClass("b"))
+    found = run(make(60, multi_turn=MultiTurn(FixedLength(3)), classes=classes))
+    by_first_id = {}
+    for arrival in found:
+        by_first_id.setdefault(arrival.request.prompt_token_ids[0], set()).add(arrival.request.tenant)
+    assert all(len(tenants) == 1 for tenants in by_first_id.values())
+    assert set().union(*by_first_id.values()) == {"a", "b"}
+
+
 @pytest.mark.parametrize(
     ("build", "named"),
     [
         (lambda: make(0), "num_requests is 0"),
+        (lambda: make(max_tokens=0), "max_tokens is 0"),
+        (lambda: RequestClass(share=0.0), "share is 0"),
         (lambda: SharedPrefixes(0, 5), "num_groups is 0"),
         (lambda: SharedPrefixes(5, 0), "num_tokens is 0"),
         (lambda: MultiTurn(FixedLength(1), -1), "think_time_s is -1"),

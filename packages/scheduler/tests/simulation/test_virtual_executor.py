@@ -2,9 +2,10 @@ import pytest
 
 from minivllm_kvcache import KVCacheManager
 from minivllm_scheduler import Admitted, Request, ScheduledRequest, SchedulerOutput, StepResult
-from minivllm_scheduler.simulation import ConstantCost, InvalidCost
+from minivllm_scheduler.simulation import ConstantCost, InvalidCost, TimedRequest
 from minivllm_scheduler.simulation.clock import VirtualClock
 from minivllm_scheduler.simulation.recorder import Recorder
+from minivllm_scheduler.simulation.traffic import SAMPLED_TOKEN_ID, STOP_TOKEN_ID
 from minivllm_scheduler.simulation.virtual_executor import VirtualExecutor
 
 
@@ -18,7 +19,7 @@ class Nonsense:
 
 def make(cost, host_s=0.0):
     clock, recorder = VirtualClock(), Recorder(KVCacheManager(8, 2))
-    recorder.arrived(Request(request_id="a", prompt_token_ids=[1, 2], max_tokens=9), 0.0)
+    recorder.arrived(TimedRequest(0.0, Request(request_id="a", prompt_token_ids=[1, 2], max_tokens=9)))
     return clock, VirtualExecutor(clock, cost, host_s, recorder)
 
 
@@ -64,3 +65,18 @@ def test_a_cost_that_is_no_time_is_refused(seconds):
     _, executor = make(Nonsense(seconds))
     with pytest.raises(InvalidCost, match=f"the cost model says {seconds} s for StepLoad"):
         executor.launch(step(0))
+
+
+@pytest.mark.parametrize("num_ahead", [0, 1])
+def test_a_stop_id_comes_where_it_is_due_and_what_follows_is_discarded(num_ahead):
+    _, executor = make(ConstantCost(1.0))
+    request = Request(request_id="a", prompt_token_ids=[1, 2], max_tokens=9, stop_token_ids=frozenset({1}))
+    executor.expect(TimedRequest(0.0, request, stops_after=3))
+    for step_id in range(3 + num_ahead):
+        executor.launch(step(step_id))
+    sampled = [executor.result().token_ids for _ in range(3 + num_ahead)]
+    assert sampled[:3] == [((SAMPLED_TOKEN_ID,),), ((SAMPLED_TOKEN_ID,),), ((STOP_TOKEN_ID,),)]
+    assert executor.num_discarded_tokens == num_ahead
+    executor.forget(request)
+    executor.launch(step(9))
+    assert executor.num_discarded_tokens == num_ahead

@@ -1,4 +1,4 @@
-"""Runs of a scheduler on record: written while they happen, read, replayed without a model, and compared."""
+"""Runs of a scheduler on record: written while they happen, read, and compared; the simulator replays them."""
 
 from minivllm_scheduler.recording.compare import Difference, first_difference
 from minivllm_scheduler.recording.counts import RecordingCounts, count
@@ -15,8 +15,6 @@ from minivllm_scheduler.recording.events import (
 )
 from minivllm_scheduler.recording.json_lines import SCHEMA, line_writer, read_recording, write_recording
 from minivllm_scheduler.recording.recorder import RecordingScheduler
-from minivllm_scheduler.recording.replay import replay
-from minivllm_scheduler.recording.trace import trace_of
 
 __all__ = [
     "SCHEMA",
@@ -36,7 +34,5 @@ __all__ = [
     "first_difference",
     "line_writer",
     "read_recording",
-    "replay",
-    "trace_of",
     "write_recording",
 ]

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from minivllm_kvcache import KVCacheManager
 from minivllm_scheduler.config import SchedulerConfig
 from minivllm_scheduler.output import RequestUpdate, SchedulerOutput, StepResult
+from minivllm_scheduler.policy import FCFS, LIFO
 from minivllm_scheduler.recording.events import (
     Aborted,
     Added,
@@ -28,7 +29,7 @@ class RecordingScheduler(Scheduler):
         kv: Block tables and prefix cache; still empty.
         run_ahead: As the step loop has it.
         record: Called with the setup at once, then with every event when it happens.
-        policies: Those of `Scheduler`; they are recorded by name.
+        policies: Those of `Scheduler`; they are recorded by name, its defaults for order and victim too.
     """
 
     def __init__(
@@ -38,9 +39,11 @@ class RecordingScheduler(Scheduler):
         *,
         run_ahead: bool,
         record: Callable[[Event], object],
-        **policies: Policy,
+        **policies: Policy | None,
     ) -> None:
-        super().__init__(config, kv, **policies)
+        used: dict[str, Policy] = {"order": FCFS, "victim": LIFO}
+        used |= {role: policy for role, policy in policies.items() if policy is not None}
+        super().__init__(config, kv, **used)
         self._record = record
         record(
             Setup(
@@ -49,7 +52,7 @@ class RecordingScheduler(Scheduler):
                 block_size=kv.block_size,
                 prefix_caching=kv.prefix_caching,
                 run_ahead=run_ahead,
-                policies={role: name_of(policy) for role, policy in policies.items()},
+                policies={role: name_of(policy) for role, policy in used.items()},
             )
         )
 

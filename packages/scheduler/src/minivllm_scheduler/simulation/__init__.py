@@ -16,10 +16,13 @@ from minivllm_scheduler.simulation.linear_cost import (
     fit_linear_cost,
     prediction_error,
 )
-from minivllm_scheduler.simulation.report import Distribution, KVUse, SimulationReport
+from minivllm_scheduler.simulation.recorded_trace import trace_of
+from minivllm_scheduler.simulation.replay import recorded_engine, replay
+from minivllm_scheduler.simulation.report import ClassReport, Distribution, KVUse, SimulationReport
 from minivllm_scheduler.simulation.roofline_cost import DeviceSheet, ModelShape, RooflineCost
-from minivllm_scheduler.simulation.simulator import SimulatedEngine, Simulator, simulate
-from minivllm_scheduler.simulation.synthetic import MultiTurn, SharedPrefixes, SyntheticWorkload
+from minivllm_scheduler.simulation.simulated_engine import SimulatedEngine
+from minivllm_scheduler.simulation.simulator import Simulator, simulate
+from minivllm_scheduler.simulation.synthetic import MultiTurn, RequestClass, SharedPrefixes, SyntheticWorkload
 from minivllm_scheduler.simulation.token_curve import TokenCurve
 from minivllm_scheduler.simulation.trace import Trace, TraceRow
 from minivllm_scheduler.simulation.trace_file import read_trace, write_trace
@@ -27,6 +30,7 @@ from minivllm_scheduler.simulation.traffic import TimedRequest, Traffic, Workloa
 
 __all__ = [
     "ArrivalProcess",
+    "ClassReport",
     "ClosedLoop",
     "ConstantCost",
     "CostModel",
@@ -46,6 +50,7 @@ __all__ = [
     "MultiTurn",
     "PoissonArrivals",
     "PredictionError",
+    "RequestClass",
     "RooflineCost",
     "SharedPrefixes",
     "SimulatedEngine",
@@ -64,6 +69,9 @@ __all__ = [
     "fit_linear_cost",
     "prediction_error",
     "read_trace",
+    "recorded_engine",
+    "replay",
     "simulate",
+    "trace_of",
     "write_trace",
 ]

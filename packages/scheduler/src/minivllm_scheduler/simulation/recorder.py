@@ -1,24 +1,41 @@
 """Recorder: turns what happens in a simulation into its report, at a constant cost per request and step."""
 
 from array import array
+from collections import defaultdict
 from collections.abc import Callable, Sequence
+from itertools import chain
 
 from minivllm_kvcache import KVCacheManager
 from minivllm_scheduler.output import RequestUpdate, SchedulerOutput
 from minivllm_scheduler.request import Request
 from minivllm_scheduler.simulation.cost import StepLoad
 from minivllm_scheduler.simulation.kv_use_record import KVUseRecord
-from minivllm_scheduler.simulation.report import Distribution, SimulationReport
+from minivllm_scheduler.simulation.report import ClassReport, Distribution, SimulationReport
+from minivllm_scheduler.simulation.traffic import TimedRequest
+
+
+class _ClassRecord:
+    """What the requests of one tenant and priority got so far."""
+
+    __slots__ = ("latency_s", "num_finished", "num_output_tokens", "queue_s", "tpot_s", "ttft_s")
+
+    def __init__(self) -> None:
+        self.num_finished = 0
+        self.num_output_tokens = 0
+        self.ttft_s = array("d")
+        self.tpot_s = array("d")
+        self.queue_s = array("d")
+        self.latency_s = array("d")
 
 
 class _Live:
     """A request that has not ended."""
 
-    __slots__ = ("admitted_s", "arrival_s", "computed_end", "first_token_s", "num_cached_tokens", "request")
+    __slots__ = ("admitted_s", "arrival", "computed_end", "first_token_s", "num_cached_tokens", "record")
 
-    def __init__(self, request: Request, arrival_s: float) -> None:
-        self.request = request
-        self.arrival_s = arrival_s
+    def __init__(self, arrival: TimedRequest, record: _ClassRecord) -> None:
+        self.arrival = arrival
+        self.record = record
         self.admitted_s: float | None = None
         self.first_token_s: float | None = None
         self.num_cached_tokens = 0
@@ -46,22 +63,19 @@ class Recorder:
         self.num_refused = 0
         self._live: dict[str, _Live] = {}
         self._awaiting_first_token: set[str] = set()
-        self._ttft_s = array("d")
-        self._tpot_s = array("d")
-        self._queue_s = array("d")
-        self._latency_s = array("d")
+        self._classes: defaultdict[tuple[str, int], _ClassRecord] = defaultdict(_ClassRecord)
         self._num_steps = 0
         self._num_rows = 0
         self._num_computed_tokens = 0
         self._num_prompt_tokens = 0
-        self._num_output_tokens = 0
         self._num_cached_tokens = 0
         self._num_recomputed_tokens = 0
         self._last_token_s = 0.0
 
-    def arrived(self, request: Request, arrival_s: float) -> None:
-        """The scheduler accepted a request that had arrived at `arrival_s`."""
-        self._live[request.request_id] = _Live(request, arrival_s)
+    def arrived(self, arrival: TimedRequest) -> None:
+        """The scheduler accepted a request."""
+        request = arrival.request
+        self._live[request.request_id] = _Live(arrival, self._classes[request.tenant, request.priority])
         self._awaiting_first_token.add(request.request_id)
 
     def refused(self) -> None:
@@ -79,7 +93,7 @@ class Recorder:
             if live.admitted_s is None:
                 live.admitted_s = now_s
                 live.num_cached_tokens = live.computed_end = admitted.num_cached_tokens
-                self._queue_s.append(now_s - live.arrival_s)
+                live.record.queue_s.append(now_s - live.arrival.time_s)
             elif len(admitted.token_ids) > admitted.num_prompt_tokens:
                 live.computed_end = len(admitted.token_ids) - 1  # the last output id was sampled from there
         if load.num_tokens == load.num_samples:
@@ -100,16 +114,18 @@ class Recorder:
                 awaiting.remove(request_id)
                 live = self._live[request_id]
                 live.first_token_s = now_s
-                self._ttft_s.append(now_s - live.arrival_s)
+                live.record.ttft_s.append(now_s - live.arrival.time_s)
             if finish_reason is not None:
                 ended.append(self._end(self._live.pop(request_id), now_s))
         if ended:
             self._take_kv_use(now_s)
         return ended
 
-    def report(self, num_preemptions: int) -> SimulationReport:
-        """The figures of everything so far; the scheduler knows the number of preemptions."""
+    def report(self, num_preemptions: int, num_discarded_tokens: int) -> SimulationReport:
+        """The figures of everything so far; scheduler and executor know the two numbers."""
         num_blocks = self._kv.num_blocks
+        records = self._classes.values()
+        num_output_tokens = sum(record.num_output_tokens for record in records)
         duration_s = self._last_token_s
         per_s: Callable[[int], float] = lambda count: count / duration_s if duration_s else 0.0  # noqa: E731
         return SimulationReport(
@@ -120,34 +136,50 @@ class Recorder:
             num_rows=self._num_rows,
             num_computed_tokens=self._num_computed_tokens,
             num_prompt_tokens=self._num_prompt_tokens,
-            num_output_tokens=self._num_output_tokens,
+            num_output_tokens=num_output_tokens,
             num_cached_tokens=self._num_cached_tokens,
             num_preemptions=num_preemptions,
             num_recomputed_tokens=self._num_recomputed_tokens,
+            num_discarded_tokens=num_discarded_tokens,
             requests_per_s=per_s(self.num_finished),
-            output_tokens_per_s=per_s(self._num_output_tokens),
-            ttft_s=Distribution.of(self._ttft_s),
-            tpot_s=Distribution.of(self._tpot_s),
-            queue_s=Distribution.of(self._queue_s),
-            latency_s=Distribution.of(self._latency_s),
+            output_tokens_per_s=per_s(num_output_tokens),
+            ttft_s=Distribution.of(chain.from_iterable(record.ttft_s for record in records)),
+            tpot_s=Distribution.of(chain.from_iterable(record.tpot_s for record in records)),
+            queue_s=Distribution.of(chain.from_iterable(record.queue_s for record in records)),
+            latency_s=Distribution.of(chain.from_iterable(record.latency_s for record in records)),
             num_blocks=num_blocks,
             kv_use_mean=self._kv_use.mean_blocks / num_blocks,
             kv_use_peak=self._kv_use.peak_blocks / num_blocks,
             kv_use=tuple(self._kv_use.moments),
+            classes=tuple(_class_report(*key, self._classes[key]) for key in sorted(self._classes)),
         )
 
     def _take_kv_use(self, now_s: float) -> None:
         self._kv_use.take(now_s, self._kv.num_blocks - self._kv.num_allocatable)
 
     def _end(self, live: _Live, now_s: float) -> Request:
-        request = live.request
+        request, record = live.arrival.request, live.record
+        num_output_tokens = live.arrival.num_output_tokens
         assert live.first_token_s is not None
         self.num_finished += 1
+        record.num_finished += 1
+        record.num_output_tokens += num_output_tokens
         self._num_prompt_tokens += len(request.prompt_token_ids)
-        self._num_output_tokens += request.max_tokens
         self._num_cached_tokens += live.num_cached_tokens
-        self._latency_s.append(now_s - live.arrival_s)
+        record.latency_s.append(now_s - live.arrival.time_s)
         self._last_token_s = now_s
-        if request.max_tokens > 1:
-            self._tpot_s.append((now_s - live.first_token_s) / (request.max_tokens - 1))
+        if num_output_tokens > 1:
+            record.tpot_s.append((now_s - live.first_token_s) / (num_output_tokens - 1))
         return request
+
+
+def _class_report(tenant: str, priority: int, record: _ClassRecord) -> ClassReport:
+    return ClassReport(
+        tenant=tenant,
+        priority=priority,
+        num_finished=record.num_finished,
+        num_output_tokens=record.num_output_tokens,
+        ttft_s=Distribution.of(record.ttft_s),
+        queue_s=Distribution.of(record.queue_s),
+        latency_s=Distribution.of(record.latency_s),
+    )

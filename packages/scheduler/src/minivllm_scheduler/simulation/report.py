@@ -52,6 +52,19 @@ class KVUse(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClassReport:
+    """What the requests of one tenant and priority got; see `SimulationReport`."""
+
+    tenant: str
+    priority: int
+    num_finished: int
+    num_output_tokens: int
+    ttft_s: Distribution | None
+    queue_s: Distribution | None
+    latency_s: Distribution | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationReport:
     """Figures of one simulation. Distributions are None where no request has such a time.
 
@@ -67,6 +80,7 @@ class SimulationReport:
         num_cached_tokens: Prompt tokens that the prefix cache supplied to them at their first admission.
         num_preemptions: Times that a request lost its blocks.
         num_recomputed_tokens: Tokens that were computed once more because of that.
+        num_discarded_tokens: Tokens computed one step ahead for requests that a stop id had ended.
         requests_per_s: `num_finished` over `duration_s`; 0 if that is 0.
         output_tokens_per_s: `num_output_tokens` over `duration_s`; 0 if that is 0.
         ttft_s: Time to first token: from arrival to the end of the step that sampled it.
@@ -77,6 +91,7 @@ class SimulationReport:
         kv_use_mean: Share of the pool in use, averaged over time.
         kv_use_peak: Largest share of the pool in use.
         kv_use: Blocks in use over time; thinned out evenly to at most 1,024 moments.
+        classes: The same by tenant and priority, in their order.
     """
 
     num_finished: int
@@ -90,6 +105,7 @@ class SimulationReport:
     num_cached_tokens: int
     num_preemptions: int
     num_recomputed_tokens: int
+    num_discarded_tokens: int
     requests_per_s: float
     output_tokens_per_s: float
     ttft_s: Distribution | None
@@ -100,3 +116,4 @@ class SimulationReport:
     kv_use_mean: float
     kv_use_peak: float
     kv_use: tuple[KVUse, ...]
+    classes: tuple[ClassReport, ...]

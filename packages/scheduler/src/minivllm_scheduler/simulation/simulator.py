@@ -1,60 +1,21 @@
 """Simulator: the engine's own scheduler and step loop, on a virtual clock and a device that only takes time."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
-from minivllm_kvcache import KVCacheManager
-from minivllm_scheduler.config import SchedulerConfig
 from minivllm_scheduler.errors import QueueFull, RequestTooLarge
-from minivllm_scheduler.policy import FCFS, LIFO, AdmissionPolicy, VictimPolicy, WaitingOrder
-from minivllm_scheduler.scheduler import Scheduler
+from minivllm_scheduler.request import Request
 from minivllm_scheduler.simulation.clock import VirtualClock
 from minivllm_scheduler.simulation.cost import CostModel
-from minivllm_scheduler.simulation.errors import InvalidCost, InvalidWorkload, require_at_least
+from minivllm_scheduler.simulation.errors import InvalidWorkload
 from minivllm_scheduler.simulation.event_heap import EventHeap
 from minivllm_scheduler.simulation.recorder import Recorder
 from minivllm_scheduler.simulation.report import SimulationReport
+from minivllm_scheduler.simulation.simulated_engine import SimulatedEngine
 from minivllm_scheduler.simulation.traffic import TimedRequest, Traffic, Workload
 from minivllm_scheduler.simulation.virtual_executor import VirtualExecutor
-from minivllm_scheduler.step_loop import StepLoop
 
 Progress = Callable[[int], None]
 """Called after each step that ended requests, with the number of requests ended or refused so far."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatedEngine:
-    """The engine to simulate.
-
-    A policy that keeps state, as a fair share does, serves one simulation: the next one needs a new one.
-
-    Attributes:
-        config: Limits of its scheduler.
-        num_blocks: KV blocks in its pool.
-        block_size: Tokens per block.
-        prefix_caching: Whether equal prefixes are computed once.
-        order: Who waits in front.
-        victim: Who is preempted.
-        admission: How much room an admission must leave; None for the watermark of `config`.
-        run_ahead: Whether the next step is scheduled while one is on the device.
-        host_s: Seconds of host work per step, on top of what the cost model says of the device.
-
-    Raises:
-        InvalidCost: `host_s` is negative or not finite.
-    """
-
-    config: SchedulerConfig
-    num_blocks: int
-    block_size: int = 16
-    prefix_caching: bool = True
-    order: WaitingOrder = FCFS
-    victim: VictimPolicy = LIFO
-    admission: AdmissionPolicy | None = None
-    run_ahead: bool = False
-    host_s: float = 0.0
-
-    def __post_init__(self) -> None:
-        require_at_least("host_s", self.host_s, 0, InvalidCost)
 
 
 def simulate(
@@ -83,14 +44,12 @@ class Simulator:
     """
 
     def __init__(self, engine: SimulatedEngine, cost: CostModel, traffic: Traffic) -> None:
-        kv = KVCacheManager(engine.num_blocks, engine.block_size, prefix_caching=engine.prefix_caching)
-        self._scheduler = Scheduler(
-            engine.config, kv, order=engine.order, victim=engine.victim, admission=engine.admission
-        )
+        kv = engine.make_kv()
+        self._scheduler = engine.make_scheduler(kv)
         self._clock = VirtualClock()
         self._recorder = Recorder(kv)
-        executor = VirtualExecutor(self._clock, cost, engine.host_s, self._recorder)
-        self._loop = StepLoop(self._scheduler, executor, run_ahead=engine.run_ahead)
+        self._executor = VirtualExecutor(self._clock, cost, engine.host_s, self._recorder)
+        self._loop = engine.make_loop(self._scheduler, self._executor)
         self._traffic = traffic
         self._arrivals: Iterator[TimedRequest] = traffic.arrivals()
         self._upcoming: EventHeap[TimedRequest] = EventHeap()  # follow-ups, and the next one of `_arrivals`
@@ -105,7 +64,9 @@ class Simulator:
             self._take_arrivals()
             if self._step() and progress is not None:
                 progress(self._recorder.num_finished + self._recorder.num_refused)
-        return self._recorder.report(self._scheduler.stats().total_preempted)
+        return self._recorder.report(
+            self._scheduler.stats().total_preempted, self._executor.num_discarded_tokens
+        )
 
     def _take_arrivals(self) -> None:
         now_s = self._clock.now_s
@@ -117,9 +78,10 @@ class Simulator:
                 self._scheduler.add([arrival.request], now_s)
             except (RequestTooLarge, QueueFull):
                 self._recorder.refused()
-                self._follow_up(arrival, now_s)
+                self._follow_up(arrival.request, now_s)
             else:
-                self._recorder.arrived(arrival.request, arrival.time_s)
+                self._recorder.arrived(arrival)
+                self._executor.expect(arrival)
 
     def _step(self) -> bool:
         """Does one pass. Returns whether requests ended in it."""
@@ -127,11 +89,12 @@ class Simulator:
         now_s = self._clock.now_s
         ended = self._recorder.updated(updates, now_s)
         for request in ended:
-            self._follow_up(TimedRequest(now_s, request), now_s)
+            self._executor.forget(request)
+            self._follow_up(request, now_s)
         return bool(ended)
 
-    def _follow_up(self, ended: TimedRequest, now_s: float) -> None:
-        arrival = self._traffic.follow_up(ended.request, now_s)
+    def _follow_up(self, ended: Request, now_s: float) -> None:
+        arrival = self._traffic.follow_up(ended, now_s)
         if arrival is not None:
             self._upcoming.push(arrival.time_s, arrival)
 

@@ -6,7 +6,9 @@ from typing import Final, NamedTuple, Protocol
 from minivllm_scheduler.request import TOKEN_ID_LIMIT, Request
 
 SAMPLED_TOKEN_ID: Final = 0
-"""The id that every simulated step samples; no prompt contains it except as an earlier answer."""
+"""The id that simulated steps sample; no prompt contains it except as an earlier answer."""
+STOP_TOKEN_ID: Final = 1
+"""The id that ends a simulated request before its `max_tokens`; it stands in no prompt either."""
 
 
 class TimedRequest(NamedTuple):
@@ -14,11 +16,19 @@ class TimedRequest(NamedTuple):
 
     Attributes:
         time_s: Seconds since the start of the simulation.
-        request: It ends with its `max_tokens`-th token.
+        request: It ends with its `max_tokens`-th token, unless it is stopped before.
+        stops_after: Output tokens, at most `max_tokens`, of which the last is `STOP_TOKEN_ID`; it must be one of the
+            request's stop ids. None: nothing stops it.
     """
 
     time_s: float
     request: Request
+    stops_after: int | None = None
+
+    @property
+    def num_output_tokens(self) -> int:
+        """Length of the answer."""
+        return self.stops_after or self.request.max_tokens
 
 
 class Traffic(Protocol):
@@ -42,21 +52,24 @@ class Workload(Protocol):
         """The requests, from the beginning."""
 
 
+FIRST_FRESH_ID: Final = max(SAMPLED_TOKEN_ID, STOP_TOKEN_ID) + 1
+
+
 class FreshTokenIds:
     """Hands out runs of token ids that have not been used before, so that no two share a prefix by chance.
 
-    After about four billion ids it starts again from 1, when the first ones are long forgotten.
+    After about four billion ids it starts again, when the first ones are long forgotten.
     """
 
     __slots__ = ("_next",)
 
     def __init__(self) -> None:
-        self._next = SAMPLED_TOKEN_ID + 1
+        self._next = FIRST_FRESH_ID
 
     def take(self, num_tokens: int) -> range:
         """The next `num_tokens` ids."""
         if self._next + num_tokens > TOKEN_ID_LIMIT:
-            self._next = SAMPLED_TOKEN_ID + 1
+            self._next = FIRST_FRESH_ID
         ids = range(self._next, self._next + num_tokens)
         self._next += num_tokens
         return ids

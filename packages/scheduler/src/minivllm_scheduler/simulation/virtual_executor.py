@@ -1,14 +1,19 @@
 """VirtualExecutor: a device that computes nothing and takes as long as a cost model says."""
 
+import sys
 from collections import deque
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from minivllm_scheduler.output import SchedulerOutput, StepResult
+from minivllm_scheduler.request import Request
 from minivllm_scheduler.simulation.clock import VirtualClock
 from minivllm_scheduler.simulation.cost import CostModel, StepLoad
 from minivllm_scheduler.simulation.errors import InvalidCost
 from minivllm_scheduler.simulation.recorder import Recorder
-from minivllm_scheduler.simulation.traffic import SAMPLED_TOKEN_ID
+from minivllm_scheduler.simulation.traffic import SAMPLED_TOKEN_ID, STOP_TOKEN_ID, TimedRequest
+
+NEVER: Final = sys.maxsize
+"""More tokens than any request computes."""
 
 
 class _Launched(NamedTuple):
@@ -28,6 +33,9 @@ class VirtualExecutor:
         cost: Seconds of each step on the device.
         host_s: Seconds of host work per step, not negative.
         recorder: Told of every launch.
+
+    Attributes:
+        num_discarded_tokens: Tokens computed one step ahead for requests that a stop id had ended.
     """
 
     def __init__(self, clock: VirtualClock, cost: CostModel, host_s: float, recorder: Recorder) -> None:
@@ -37,6 +45,18 @@ class VirtualExecutor:
         self._recorder = recorder
         self._launched: deque[_Launched] = deque()
         self._device_free_s = 0.0
+        self.num_discarded_tokens = 0
+        self._stops_at: dict[str, int] = {}  # by request: tokens computed when its stop id is sampled
+
+    def expect(self, arrival: TimedRequest) -> None:
+        """A request was accepted; if it is to be stopped, its stop id comes at the right place."""
+        if arrival.stops_after is not None:
+            request = arrival.request
+            self._stops_at[request.request_id] = len(request.prompt_token_ids) + arrival.stops_after - 1
+
+    def forget(self, request: Request) -> None:
+        """A request ended."""
+        self._stops_at.pop(request.request_id, None)
 
     def launch(self, output: SchedulerOutput) -> None:
         """Starts a step.
@@ -51,11 +71,24 @@ class VirtualExecutor:
         self._recorder.launched(output, load, self._clock.now_s)
         self._clock.advance_to(self._clock.now_s + self._host_s)
         self._device_free_s = max(self._clock.now_s, self._device_free_s) + seconds
-        result = StepResult(output.step_id, ((SAMPLED_TOKEN_ID,),) * load.num_samples)
-        self._launched.append(_Launched(result, self._device_free_s))
+        self._launched.append(
+            _Launched(StepResult(output.step_id, self._sample(output, load.num_samples)), self._device_free_s)
+        )
 
     def result(self) -> StepResult:
-        """Waits for the oldest step launched; every row that samples got `SAMPLED_TOKEN_ID`."""
+        """Waits for the oldest step launched."""
         launched = self._launched.popleft()
         self._clock.advance_to(launched.end_s)
         return launched.result
+
+    def _sample(self, output: SchedulerOutput, num_samples: int) -> tuple[tuple[int, ...], ...]:
+        """An id for every row that samples."""
+        if not self._stops_at:
+            return ((SAMPLED_TOKEN_ID,),) * num_samples
+        sampled: list[tuple[int, ...]] = []
+        for request_id, start, num_tokens, _, samples in output.rows:
+            if samples:
+                end, stops_at = start + num_tokens, self._stops_at.get(request_id, NEVER)
+                sampled.append((STOP_TOKEN_ID if end == stops_at else SAMPLED_TOKEN_ID,))
+                self.num_discarded_tokens += num_tokens if end > stops_at else 0
+        return tuple(sampled)

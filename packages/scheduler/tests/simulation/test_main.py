@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
-from minivllm_scheduler.recording import count, read_recording, trace_of, write_recording
-from minivllm_scheduler.recording.__main__ import main
-from minivllm_scheduler.simulation import read_trace
+from minivllm_scheduler.recording import count, read_recording, write_recording
+from minivllm_scheduler.simulation import read_trace, trace_of
+from minivllm_scheduler.simulation.__main__ import main
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def run_file(recording, tmp_path):
 def test_a_replay_in_another_process_makes_the_same_file(recording, run_file, tmp_path, hash_seed):
     inputs, output = tmp_path / "inputs.jsonl", tmp_path / "replayed.jsonl"
     write_recording(recording.without_outputs(), inputs)
-    command = [sys.executable, "-m", "minivllm_scheduler.recording", "replay", str(inputs), str(output)]
+    command = [sys.executable, "-m", "minivllm_scheduler.simulation", "replay", str(inputs), str(output)]
     environment = os.environ | {"PYTHONHASHSEED": hash_seed}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout == f"{count(recording)}\n"

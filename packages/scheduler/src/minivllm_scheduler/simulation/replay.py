@@ -1,14 +1,24 @@
-"""The real scheduler and step loop on a recording's commands and sampled ids: no model, no clock, equal decisions."""
+"""Replay: the simulated engine on a recording's commands and sampled ids; no model, no clock, equal decisions."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
 
-from minivllm_kvcache import KVCacheManager
 from minivllm_scheduler.errors import ReplayDiverged, SchedulerError
 from minivllm_scheduler.output import RequestUpdate, SchedulerOutput, StepResult
-from minivllm_scheduler.recording.events import Aborted, Added, Event, Failed, PassBegan, Recording, Sampled
+from minivllm_scheduler.recording.events import (
+    Aborted,
+    Added,
+    Event,
+    Failed,
+    PassBegan,
+    Recording,
+    Sampled,
+    Setup,
+)
 from minivllm_scheduler.recording.policy_names import Policy, policies_of
 from minivllm_scheduler.recording.recorder import RecordingScheduler
-from minivllm_scheduler.step_loop import StepLoop
+from minivllm_scheduler.simulation.simulated_engine import SimulatedEngine
 
 
 def replay(
@@ -20,7 +30,8 @@ def replay(
 ) -> None:
     """Gives a new scheduler the inputs of a recording, and records what it decides.
 
-    Outputs of `recording`, if it has any, are not looked at: compare them with the new ones.
+    The engine is built as for any simulation, from what the recording says of the recorded one. Outputs of
+    `recording`, if it has any, are not looked at: compare them with the new ones.
 
     Args:
         recording: Commands by pass and sampled ids.
@@ -35,6 +46,27 @@ def replay(
     for updates in _Replay(recording, record, policies).passes():
         if on_updates is not None:
             on_updates(updates)
+
+
+def recorded_engine(setup: Setup, policies: Mapping[str, Policy] | None = None) -> SimulatedEngine:
+    """The engine of a recording, for the simulator.
+
+    Args:
+        setup: What the recording says of it.
+        policies: By role, in place of those that the recording names.
+
+    Raises:
+        InvalidRecording: It names a policy that this package does not have.
+    """
+    chosen: Mapping[str, Any] = policies_of(setup.policies, policies or {})
+    return SimulatedEngine(
+        config=setup.config,
+        num_blocks=setup.num_blocks,
+        block_size=setup.block_size,
+        prefix_caching=setup.prefix_caching,
+        run_ahead=setup.run_ahead,
+        **chosen,
+    )
 
 
 class _NoResult(Exception):
@@ -62,17 +94,11 @@ class _Replay:
     def __init__(
         self, recording: Recording, record: Callable[[Event], object], policies: dict[str, Policy]
     ) -> None:
-        setup = recording.setup
-        kv = KVCacheManager(setup.num_blocks, setup.block_size, prefix_caching=setup.prefix_caching)
-        self._scheduler = RecordingScheduler(
-            setup.config,
-            kv,
-            run_ahead=setup.run_ahead,
-            record=record,
-            **policies_of(setup.policies, policies),
-        )
+        engine = recorded_engine(recording.setup, policies)
+        build = partial(RecordingScheduler, run_ahead=engine.run_ahead, record=record)
+        self._scheduler = engine.make_scheduler(engine.make_kv(), build)
         self._results = _RecordedResults()
-        self._loop = StepLoop(self._scheduler, self._results, run_ahead=setup.run_ahead)
+        self._loop = engine.make_loop(self._scheduler, self._results)
         self._inputs: Sequence[Event] = recording.without_outputs().events
 
     def passes(self) -> Iterator[tuple[RequestUpdate, ...]]:

@@ -1,4 +1,4 @@
-"""`python -m minivllm_scheduler.recording`: replay a recorded run, compare two, or make a trace of one."""
+"""`python -m minivllm_scheduler.simulation`: replay a recorded run, compare two, or make a trace of one."""
 
 import argparse
 import sys
@@ -10,15 +10,15 @@ from minivllm_scheduler.recording.compare import first_difference
 from minivllm_scheduler.recording.counts import count
 from minivllm_scheduler.recording.events import Event, Recording
 from minivllm_scheduler.recording.json_lines import read_recording, write_recording
-from minivllm_scheduler.recording.replay import replay
-from minivllm_scheduler.recording.trace import trace_of
 from minivllm_scheduler.simulation.errors import InvalidTrace
+from minivllm_scheduler.simulation.recorded_trace import trace_of
+from minivllm_scheduler.simulation.replay import replay
 from minivllm_scheduler.simulation.trace_file import write_trace
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command. Returns 0, 1 if decisions differ, 2 if a file cannot be used."""
-    parser = argparse.ArgumentParser(prog="python -m minivllm_scheduler.recording", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m minivllm_scheduler.simulation", description=__doc__)
     commands = parser.add_subparsers(required=True)
     replaying = commands.add_parser("replay", help="run the scheduler on the commands and ids of a recording")
     replaying.add_argument("recording", type=Path, help="its decisions, if it has any, are not looked at")

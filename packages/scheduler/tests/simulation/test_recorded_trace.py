@@ -1,7 +1,7 @@
 import pytest
 
-from minivllm_scheduler.recording import Recording, trace_of
-from minivllm_scheduler.simulation import TraceRow
+from minivllm_scheduler.recording import Recording
+from minivllm_scheduler.simulation import TraceRow, trace_of
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from itertools import takewhile
 from minivllm_scheduler.output import RequestUpdate
 from minivllm_scheduler.recording.events import Added, Event, Recording
 from minivllm_scheduler.recording.policy_names import Policy
-from minivllm_scheduler.recording.replay import replay
 from minivllm_scheduler.request import Request
+from minivllm_scheduler.simulation.replay import replay
 from minivllm_scheduler.simulation.trace import Trace, TraceRow
 
 

@@ -18,8 +18,8 @@ from minivllm_scheduler.recording import (
     Scheduled,
     count,
     first_difference,
-    replay,
 )
+from minivllm_scheduler.simulation import replay
 
 
 def replayed(recording, **policies):
