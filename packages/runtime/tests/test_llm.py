@@ -82,6 +82,32 @@ def test_outputs_come_in_the_order_of_the_prompts_each_with_its_choices(run_ahea
     assert_at_rest(llm)
 
 
+@both_modes
+def test_log_probabilities_stand_beside_ids_and_are_cut_with_them(run_ahead):
+    llm = LLM.from_engine(built_engine(run_ahead=run_ahead))
+    params = greedy(n=2, stop="two", logprobs=3, prompt_logprobs=1)
+    (output,) = llm.generate([PROMPT], params, use_tqdm=False)
+    for choice in output.outputs:
+        assert choice.text == "one "
+        assert "".join(logprob.text for logprob in choice.logprobs) == "one two"
+        assert [logprob.token_id for logprob in choice.logprobs] == list(choice.token_ids)
+        assert {logprob.rank for logprob in choice.logprobs} == {1}
+        assert {len(logprob.top) for logprob in choice.logprobs} == {3}
+    assert "".join(logprob.text for logprob in output.prompt_logprobs) == PROMPT
+    assert [logprob.logprob is None for logprob in output.prompt_logprobs] == [True] + [False] * 7
+
+
+@both_modes
+def test_a_prompt_can_be_scored_alone(run_ahead):
+    llm = LLM.from_engine(built_engine(run_ahead=run_ahead))
+    params = SamplingParams(max_tokens=0, prompt_logprobs=0, logprobs=0)
+    (output,) = llm.generate([PROMPT], params, use_tqdm=False)
+    (choice,) = output.outputs
+    assert (choice.text, choice.token_ids, choice.finish_reason, choice.logprobs) == ("", (), "length", ())
+    assert len(output.prompt_logprobs) == len(PROMPT)
+    assert_at_rest(llm)
+
+
 def test_one_prompt_is_a_list_of_one():
     llm = LLM.from_engine(built_engine())
     for prompt in (PROMPT, list(PROMPT.encode())):

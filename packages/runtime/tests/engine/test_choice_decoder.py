@@ -1,7 +1,8 @@
 import pytest
 
 from minivllm_runtime.engine.choice_decoder import ChoiceDecoder
-from minivllm_runtime.outputs import ChoiceDelta
+from minivllm_runtime.engine.messages import TokenLogprobs, TokenOutput
+from minivllm_runtime.outputs import ChoiceDelta, TokenLogprob, TopLogprob
 from minivllm_runtime.sampling_params import SamplingParams
 from minivllm_scheduler import FinishReason
 
@@ -10,13 +11,21 @@ IM_START = 257
 FIRST_EXTRA = 258
 
 
+def output(token_ids, finish_reason=None, num_cached_tokens=0, logprobs=None):
+    return TokenOutput("r", tuple(token_ids), finish_reason, num_cached_tokens, None, logprobs)
+
+
+def decoder_of(tokenizer, **params):
+    return ChoiceDecoder(0, SamplingParams(**params), (1,), tokenizer)
+
+
 def run(tokenizer, token_ids, finish_reason, **params):
     """The deltas of ids that arrive one by one, as far as the choice goes on."""
-    decoder = ChoiceDecoder(0, SamplingParams(max_tokens=None, **params), tokenizer)
+    decoder = decoder_of(tokenizer, max_tokens=None, **params)
     deltas = []
     for place, token_id in enumerate(token_ids, start=1):
         ends = finish_reason if place == len(token_ids) else None
-        deltas.append(decoder.push((token_id,), ends, 0))
+        deltas.append(decoder.push(output((token_id,), ends)))
         if deltas[-1].finish_reason is not None:
             break
     return deltas
@@ -53,9 +62,9 @@ class TestFinishReason:
         assert [delta.finish_reason for delta in deltas] == [None, None, "length"]
 
     def test_an_engine_that_ends_without_a_token(self, byte_tokenizer):
-        decoder = ChoiceDecoder(0, SamplingParams(stop="bc"), byte_tokenizer)
-        decoder.push(tuple(b"ab"), None, 0)
-        assert decoder.push((), FinishReason.LENGTH, 0) == ChoiceDelta(0, "b", (), "length")
+        decoder = decoder_of(byte_tokenizer, stop="bc")
+        decoder.push(output(b"ab"))
+        assert decoder.push(output((), FinishReason.LENGTH)) == ChoiceDelta(0, "b", (), "length")
 
 
 class TestStopString:
@@ -76,8 +85,8 @@ class TestStopString:
         assert [delta.text for delta in deltas] == ["", "", "", text]
 
     def test_ids_and_text_after_the_completing_token_are_left_out(self, byte_tokenizer):
-        decoder = ChoiceDecoder(0, SamplingParams(stop="\n\n"), byte_tokenizer)
-        delta = decoder.push(tuple(b"hi\n\nmore"), None, 3)
+        decoder = decoder_of(byte_tokenizer, stop="\n\n")
+        delta = decoder.push(output(b"hi\n\nmore", num_cached_tokens=3))
         assert delta == ChoiceDelta(0, "hi", tuple(b"hi\n\n"), "stop", "\n\n", 3)
 
     def test_it_is_part_of_the_text_only_when_asked_for(self, tokenizer):
@@ -156,6 +165,77 @@ class TestMinTokens:
     def test_the_token_that_reaches_it_may_stop(self, byte_tokenizer):
         deltas = run(byte_tokenizer, b"x.y.z", FinishReason.LENGTH, stop=".", min_tokens=2)
         assert summary(deltas) == ("x", tuple(b"x."), "stop", ".")
+
+
+class TestLogprobs:
+    SCORES = TokenLogprobs(-1.5, 2, ((ord("z"), -0.5), (0xF0, -1.5)))
+
+    def deltas_of(self, tokenizer, pieces, finish_reason=None, **params):
+        decoder = decoder_of(tokenizer, logprobs=2, **params)
+        ends = [None] * (len(pieces) - 1) + [finish_reason]
+        return [
+            decoder.push(output(piece, end, logprobs=(self.SCORES,) * len(piece)))
+            for piece, end in zip(pieces, ends, strict=True)
+        ]
+
+    def test_every_token_has_its_own_bytes_and_the_most_probable_ones_beside_it(self, byte_tokenizer):
+        (delta,) = self.deltas_of(byte_tokenizer, [b"a"])
+        assert delta.logprobs == (
+            TokenLogprob(
+                ord("a"),
+                "a",
+                b"a",
+                -1.5,
+                2,
+                0,
+                (TopLogprob(ord("z"), "z", b"z", -0.5), TopLogprob(0xF0, "\ufffd", b"\xf0", -1.5)),
+            ),
+        )
+
+    def test_offsets_count_the_characters_that_were_complete(self, byte_tokenizer):
+        ids = (*"a😀b".encode(), IM_END)
+        deltas = self.deltas_of(byte_tokenizer, [(token_id,) for token_id in ids], FinishReason.STOP)
+        logprobs = [logprob for delta in deltas for logprob in delta.logprobs]
+        assert [logprob.text_offset for logprob in logprobs] == [0, 1, 1, 1, 1, 2, 3]
+        assert [logprob.bytes for logprob in logprobs[1:5]] == [bytes((byte,)) for byte in "😀".encode()]
+        assert logprobs[-1].text == "<|im_end|>"
+
+    def test_they_are_cut_where_a_stop_string_cuts_the_ids(self, byte_tokenizer):
+        (delta,) = self.deltas_of(byte_tokenizer, [b"hi\n\nmore"], stop="\n\n")
+        assert [logprob.token_id for logprob in delta.logprobs] == list(b"hi\n\n") == list(delta.token_ids)
+        assert delta.text == "hi"
+
+    def test_they_come_with_their_ids_while_text_is_held_back(self, byte_tokenizer):
+        deltas = self.deltas_of(byte_tokenizer, [b"a", b"b", b"c"], FinishReason.LENGTH, stop="abx")
+        assert [(delta.text, len(delta.logprobs)) for delta in deltas] == [("", 1), ("", 1), ("abc", 1)]
+
+    def test_nobody_gets_them_unasked(self, byte_tokenizer):
+        assert decoder_of(byte_tokenizer).push(output(b"a")).logprobs is None
+
+    def test_an_output_without_ids_has_none(self, byte_tokenizer):
+        decoder = decoder_of(byte_tokenizer, logprobs=0)
+        assert decoder.push(output((), FinishReason.LENGTH)).logprobs == ()
+
+
+class TestPromptLogprobs:
+    def prompt_logprobs(self, tokenizer, prompt, **params):
+        decoder = ChoiceDecoder(0, SamplingParams(prompt_logprobs=0, **params), tuple(prompt), tokenizer)
+        scores = tuple(TokenLogprobs(-float(place), place, ()) for place in range(1, len(prompt)))
+        return decoder.push(output(b"x")._replace(prompt_logprobs=scores)).prompt_logprobs
+
+    def test_the_first_token_has_none(self, byte_tokenizer):
+        first, second = self.prompt_logprobs(byte_tokenizer, b"hi")
+        assert first == TokenLogprob(ord("h"), "h", b"h", None, None, 0)
+        assert second == TokenLogprob(ord("i"), "i", b"i", -1.0, 1, 1)
+        assert len(self.prompt_logprobs(byte_tokenizer, b"h")) == 1
+
+    @pytest.mark.parametrize(
+        ("skip_special_tokens", "offsets"), [(True, [0, 0, 1, 1]), (False, [0, 12, 13, 13])]
+    )
+    def test_offsets_count_in_the_text_that_is_shown(self, byte_tokenizer, skip_special_tokens, offsets):
+        prompt = (IM_START, *"aé".encode())
+        decoded = self.prompt_logprobs(byte_tokenizer, prompt, skip_special_tokens=skip_special_tokens)
+        assert [logprob.text_offset for logprob in decoded] == offsets
 
 
 def test_characters_and_their_ids_arrive_as_they_become_known(byte_tokenizer):

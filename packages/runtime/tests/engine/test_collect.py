@@ -2,7 +2,7 @@ import pytest
 
 from minivllm_runtime.engine.collect import collect
 from minivllm_runtime.engine.messages import EngineRequest
-from minivllm_runtime.outputs import ChoiceDelta, CompletionOutput, RequestOutput
+from minivllm_runtime.outputs import ChoiceDelta, CompletionOutput, RequestOutput, TokenLogprob
 
 
 def request(*prompt_token_ids):
@@ -33,6 +33,17 @@ def test_deltas_become_outputs_in_the_order_of_prompts_and_choices():
             (CompletionOutput(0, "c", (30,), "stop", "!"), CompletionOutput(1, "d", (40,), "length")),
         ),
     )
+
+
+def test_log_probabilities_go_to_their_choice_and_their_prompt():
+    one, two = (TokenLogprob(i, "x", b"x", -1.0, 1, 0) for i in (10, 20))
+    deltas = [
+        ChoiceDelta(0, "a", (10,), "stop", logprobs=(one,), prompt_logprobs=(two, one)),
+        ChoiceDelta(1, "b", (20,), "stop", logprobs=(two,)),
+    ]
+    (output,) = collect("s", [request(20, 10), request(20, 10)], [None], deltas)
+    assert [choice.logprobs for choice in output.outputs] == [(one,), (two,)]
+    assert output.prompt_logprobs == (two, one)
 
 
 @pytest.mark.parametrize("deltas", [[], [ChoiceDelta(0, "a", (1,))]], ids=["missing", "unfinished"])

@@ -199,6 +199,21 @@ class TestRequests:
         assert (request.temperature, request.top_p, request.top_k, request.min_p) == (1.0, 1.0, 5, 0.0)
         assert (request.min_tokens, request.priority, request.cache_salt, request.seed) == (3, -2, "salt", 7)
 
+    def test_the_first_choice_alone_reports_the_prompt(self, processor):
+        params = SamplingParams(n=3, logprobs=2, prompt_logprobs=1)
+        requests = processor.make_requests("r", [[1], [2]], params)
+        assert [request.logprobs for request in requests] == [2] * 6
+        assert [request.prompt_logprobs for request in requests] == [1, None, None] * 2
+
+    @pytest.mark.parametrize("num_prompt_tokens", [1, CONTEXT])
+    def test_a_prompt_that_is_only_scored_may_fill_the_context(self, processor, num_prompt_tokens):
+        assert max_tokens_of(processor, num_prompt_tokens, max_tokens=0, prompt_logprobs=0) == 0
+
+    def test_but_not_exceed_it(self, processor):
+        param, message = refusal_of(max_tokens_of, processor, CONTEXT + 1, max_tokens=0, prompt_logprobs=0)
+        assert param == "max_tokens"
+        assert f"({CONTEXT + 1} tokens)" in message
+
     def test_penalties_and_bias_arrive(self, processor):
         params = SamplingParams(
             repetition_penalty=2, presence_penalty=1, frequency_penalty=-1, logit_bias={5: 1, 0: -2.5}

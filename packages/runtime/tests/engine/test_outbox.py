@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minivllm_runtime.engine.outbox import Outbox
-from minivllm_runtime.outputs import ChoiceDelta
+from minivllm_runtime.outputs import ChoiceDelta, TokenLogprob
 
 
 def test_what_a_slow_reader_finds_is_one_delta_per_choice_by_index():
@@ -26,6 +26,19 @@ def test_what_was_taken_is_forgotten():
     assert outbox.is_empty
     outbox.merge(ChoiceDelta(0, "b", (2,)))
     assert outbox.take() == (ChoiceDelta(0, "b", (2,)),)
+
+
+def test_log_probabilities_stay_beside_their_ids():
+    first, second = (TokenLogprob(i, "x", b"x", -1.0, 1, 0) for i in (1, 2))
+    outbox = Outbox()
+    outbox.merge(ChoiceDelta(0, "", (1,), logprobs=(first,), prompt_logprobs=(second,)))
+    outbox.merge(ChoiceDelta(0, "xx", (2,), logprobs=(second,)))
+    outbox.merge(ChoiceDelta(0, "", (), "length", logprobs=()))
+    assert outbox.take() == (
+        ChoiceDelta(0, "xx", (1, 2), "length", logprobs=(first, second), prompt_logprobs=(second,)),
+    )
+    outbox.merge(ChoiceDelta(1, "", (), logprobs=()))
+    assert outbox.take() == (ChoiceDelta(1, "", (), logprobs=()),)
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.text(max_size=3), st.booleans()), max_size=20))

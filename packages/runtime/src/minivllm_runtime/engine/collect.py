@@ -37,6 +37,7 @@ def collect(
             prompt_token_ids=requests[first].prompt_token_ids,
             outputs=tuple(_completion(delta, delta.index - first) for delta in choices[first : first + n]),
             num_cached_tokens=choices[first].num_cached_tokens,
+            prompt_logprobs=choices[first].prompt_logprobs,
         )
         for first, prompt in zip(range(0, len(requests), n), prompts, strict=True)
     )
@@ -50,4 +51,5 @@ def _completion(delta: ChoiceDelta, index: int) -> CompletionOutput:
         token_ids=delta.token_ids,
         finish_reason=delta.finish_reason,
         stop_reason=delta.stop_reason,
+        logprobs=delta.logprobs,
     )

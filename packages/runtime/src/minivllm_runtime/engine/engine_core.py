@@ -118,11 +118,21 @@ class EngineCore:
 
     def _report(self, update: RequestUpdate) -> TokenOutput:
         """Word an update for the client; the runner forgets a request that ended with it."""
-        if update.finish_reason is not None:
-            self._runner.remove_request(update.request_id)
-        return TokenOutput(
-            update.request_id, update.token_ids, update.finish_reason, update.num_cached_tokens, error=None
+        request_id, token_ids, finish_reason, num_cached_tokens = update
+        logprobs = self._runner.logprobs.get(request_id)
+        output = TokenOutput(
+            request_id,
+            token_ids,
+            finish_reason,
+            num_cached_tokens,
+            error=None,
+            logprobs=None if logprobs is None else (logprobs,),
+            prompt_logprobs=self._runner.take_prompt_logprobs(request_id),
         )
+        if finish_reason is not None and self._runner.remove_request(request_id).max_tokens == 0:
+            # It was scheduled to sample one token, and that is not part of the prompt.
+            return output._replace(token_ids=(), finish_reason=FinishReason.LENGTH, logprobs=None)
+        return output
 
     def _fail(self, error: Exception) -> tuple[TokenOutput, ...]:
         """End the requests of the steps in flight, then find out whether the fault was theirs or the device's."""
@@ -145,13 +155,19 @@ class EngineCore:
 
 
 def _scheduler_request(request: EngineRequest) -> Request:
+    prompt_token_ids, max_tokens = request.prompt_token_ids, request.max_tokens
+    if max_tokens == 0:
+        # The last token's own score needs the tokens before it only. What is sampled in its place is dropped, so that
+        # a prompt which fills the context can be scored.
+        prompt_token_ids, max_tokens = prompt_token_ids[:-1] or prompt_token_ids, 1
     return Request(
         request_id=request.request_id,
-        prompt_token_ids=request.prompt_token_ids,
-        max_tokens=request.max_tokens,
+        prompt_token_ids=prompt_token_ids,
+        max_tokens=max_tokens,
         stop_token_ids=request.stop_token_ids,
         priority=request.priority,
+        tenant=request.tenant,
         cache_salt=request.cache_salt,
         group=request.group,
+        reads_prefix_cache=request.prompt_logprobs is None,  # a hit has no logits
     )
-        tenant=request.tenant,

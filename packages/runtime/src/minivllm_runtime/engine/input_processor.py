@@ -102,40 +102,55 @@ class InputProcessor:
         """
         if not prompts:
             raise InvalidParameter("prompt", "there must be at least one prompt")
-        stop_token_ids = self._stop_token_ids(params)
-        self._check_ids("logit_bias", tuple(params.logit_bias))
-        logit_bias = tuple((token_id, float(bias)) for token_id, bias in params.logit_bias.items())
+        template = self._template(params, tenant)
         requests: list[EngineRequest] = []
         for index, prompt in enumerate(prompts):
             prompt_token_ids = self._bos_if_empty(prompt)
             max_tokens = self._resolve_max_tokens(len(prompt_token_ids), params, default_max_tokens)
             self._check_ids("prompt", prompt_token_ids)
-            leader = EngineRequest(
+            leader = replace(
+                template,
                 request_id=f"{request_id}-{index}-0",
                 prompt_token_ids=prompt_token_ids,
                 max_tokens=max_tokens,
-                min_tokens=params.min_tokens,
-                stop_token_ids=stop_token_ids,
-                temperature=float(params.temperature),
-                top_k=params.top_k if 0 < params.top_k < self._vocab_size else 0,
-                top_p=float(params.top_p),
-                min_p=float(params.min_p),
-                repetition_penalty=float(params.repetition_penalty),
-                presence_penalty=float(params.presence_penalty),
-                frequency_penalty=float(params.frequency_penalty),
-                logit_bias=logit_bias,
                 seed=secrets.randbits(64) if params.seed is None else params.seed % SEED_RANGE,
                 group=f"{request_id}-{index}" if params.n > 1 else None,
-                priority=params.priority,
-                cache_salt=params.cache_salt,
             )
-                tenant=tenant,
             requests.append(leader)
             requests += (
-                replace(leader, request_id=f"{request_id}-{index}-{choice}", choice=choice)
+                replace(
+                    leader,
+                    request_id=f"{request_id}-{index}-{choice}",
+                    choice=choice,
+                    prompt_logprobs=None,  # the leader's are those of all
+                )
                 for choice in range(1, params.n)
             )
         return tuple(requests)
+
+    def _template(self, params: SamplingParams, tenant: str) -> EngineRequest:
+        """What the requests of all prompts and choices have in common."""
+        self._check_ids("logit_bias", tuple(params.logit_bias))
+        return EngineRequest(
+            request_id="",
+            prompt_token_ids=(),
+            max_tokens=0,
+            min_tokens=params.min_tokens,
+            stop_token_ids=self._stop_token_ids(params),
+            temperature=float(params.temperature),
+            top_k=params.top_k if 0 < params.top_k < self._vocab_size else 0,
+            top_p=float(params.top_p),
+            min_p=float(params.min_p),
+            repetition_penalty=float(params.repetition_penalty),
+            presence_penalty=float(params.presence_penalty),
+            frequency_penalty=float(params.frequency_penalty),
+            logit_bias=tuple((token_id, float(bias)) for token_id, bias in params.logit_bias.items()),
+            logprobs=params.logprobs,
+            prompt_logprobs=params.prompt_logprobs,
+            priority=params.priority,
+            tenant=tenant,
+            cache_salt=params.cache_salt,
+        )
 
     def _stop_token_ids(self, params: SamplingParams) -> frozenset[int]:
         named = named_stop_tokens(params, self._tokenizer)

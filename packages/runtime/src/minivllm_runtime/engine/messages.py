@@ -16,17 +16,18 @@ class EngineRequest:
     Attributes:
         request_id: Unique inside the engine.
         prompt_token_ids: At least one id, each inside the embedding.
-        max_tokens: Resolved; the request is known to fit context and pool.
+        max_tokens: Resolved; the request is known to fit context and pool. 0 only scores the prompt.
         min_tokens: Until then `stop_token_ids` are never sampled.
         stop_token_ids: Ids that end generation, end-of-sequence ids included unless ignored.
         temperature, top_k, top_p, min_p: As in SamplingParams; top_k is 0 when off.
         repetition_penalty, presence_penalty, frequency_penalty: As in SamplingParams.
         logit_bias: Pairs of id and bias, each id once.
+        logprobs, prompt_logprobs: As in SamplingParams. Siblings share the first one's prompt, which alone reports it.
         seed: Resolved to 0 <= seed < 2**64.
         choice: Index among the siblings of one prompt; part of the counter of every draw.
         group: Shared by the siblings; they wait until the first one's prompt is cached.
-    """
         tenant: Whose request it is; the fair policy shares between tenants.
+    """
 
     request_id: str
     prompt_token_ids: tuple[int, ...]
@@ -41,14 +42,16 @@ class EngineRequest:
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     logit_bias: tuple[tuple[int, float], ...] = ()
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
     seed: int = 0
     choice: int = 0
     group: str | None = None
     priority: int = 0
+    tenant: str = ""
     cache_salt: str = ""
 
 
-    tenant: str = ""
 class AddRequests(NamedTuple):
     """Command: accept all of these requests or none. Answered by one Accepted or Refused of the same batch id."""
 
@@ -76,14 +79,35 @@ class Refused(NamedTuple):
     queue_full: bool
 
 
+class TokenLogprobs(NamedTuple):
+    """Log-probabilities at the place of one token, from the raw logits.
+
+    Attributes:
+        logprob: Of the token; may be -inf.
+        rank: 1 plus the number of more probable ids.
+        top: (id, log-probability) of the most probable ids, as many as asked for, most probable first.
+    """
+
+    logprob: float
+    rank: int
+    top: tuple[tuple[int, float], ...]
+
+
 class TokenOutput(NamedTuple):
-    """New tokens of one request. With FinishReason.ERROR, `error` says what happened."""
+    """New tokens of one request. With FinishReason.ERROR, `error` says what happened.
+
+    Attributes:
+        logprobs: One per new token; None if the request does not want them.
+        prompt_logprobs: With the first output of a request that wants them: one per prompt token but the first.
+    """
 
     request_id: str
     token_ids: tuple[int, ...]
     finish_reason: FinishReason | None
     num_cached_tokens: int
     error: str | None
+    logprobs: tuple[TokenLogprobs, ...] | None = None
+    prompt_logprobs: tuple[TokenLogprobs, ...] | None = None
 
 
 class EngineStats(NamedTuple):

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from io import StringIO
 
-from minivllm_runtime.outputs import ChoiceDelta
+from minivllm_runtime.outputs import ChoiceDelta, TokenLogprob
 
 
 class _Pending:
@@ -12,6 +12,8 @@ class _Pending:
     def __init__(self) -> None:
         self.text = StringIO()
         self.token_ids: list[int] = []
+        self.logprobs: list[TokenLogprob] = []
+        self.prompt_logprobs: tuple[TokenLogprob, ...] | None = None
         self.last: ChoiceDelta | None = None
 
     def add(self, delta: ChoiceDelta) -> None:
@@ -20,6 +22,8 @@ class _Pending:
         )
         self.text.write(delta.text)
         self.token_ids += delta.token_ids
+        self.logprobs += delta.logprobs or ()
+        self.prompt_logprobs = self.prompt_logprobs or delta.prompt_logprobs
         self.last = delta
 
     def merged(self) -> ChoiceDelta:
@@ -32,6 +36,8 @@ class _Pending:
             finish_reason=last.finish_reason,
             stop_reason=last.stop_reason,
             num_cached_tokens=last.num_cached_tokens,
+            logprobs=None if last.logprobs is None else tuple(self.logprobs),
+            prompt_logprobs=self.prompt_logprobs,
         )
 
 

@@ -93,7 +93,7 @@ class OutputProcessor:
             if request.request_id in self._owners:
                 raise InvalidParameter("request_id", f"request id {request.request_id!r} is already in use")
         running = {
-            request.request_id: ChoiceDecoder(index, params, self._tokenizer)
+            request.request_id: ChoiceDecoder(index, params, request.prompt_token_ids, self._tokenizer)
             for index, request in enumerate(requests)
         }
         submission = _Submission(submission_id, running)
@@ -132,7 +132,7 @@ class OutputProcessor:
         if output.finish_reason in {FinishReason.ERROR, FinishReason.ABORT}:
             raise RequestFailed(output.error or "the engine ended the request before it was complete")
         decoder = submission.running[output.request_id]
-        delta = decoder.push(output.token_ids, output.finish_reason, output.num_cached_tokens)
+        delta = decoder.push(output)
         submission.deltas.append(delta)
         if delta.finish_reason is None:
             return ()

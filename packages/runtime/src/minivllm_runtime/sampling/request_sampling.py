@@ -17,7 +17,7 @@ class RequestSampling:
     Attributes:
         request: As it arrived.
         is_greedy: Takes the most probable token.
-        is_plain: The most probable token of the raw logits is the answer in every step.
+        is_plain: The most probable token of the raw logits is all that it wants of every step.
         uses_penalties: Repetition, presence or frequency.
         stop_ids: [B] int64 on the device, the ids banned until `min_tokens`; None without a `min_tokens`.
         bias: (ids [B] int64, values [B] float32) on the device; None without a bias.
@@ -42,7 +42,7 @@ class RequestSampling:
         return cls(
             request=request,
             is_greedy=is_greedy,
-            is_plain=is_greedy and not (uses_penalties or bias or stop_ids),
+            is_plain=is_greedy and request.logprobs is None and not (uses_penalties or bias or stop_ids),
             uses_penalties=uses_penalties,
             stop_ids=upload(torch.tensor(stop_ids), device) if stop_ids else None,
             bias=(

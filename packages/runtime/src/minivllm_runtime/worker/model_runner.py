@@ -1,17 +1,16 @@
 """Executes the steps of the scheduler on the device."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from minivllm_runtime.attention.step_attention import AttentionBackend, StepAttention
-from minivllm_runtime.engine.messages import EngineRequest
-from minivllm_runtime.sampling.request_sampling import RequestSampling
-from minivllm_runtime.sampling.sampler import sample
-from minivllm_runtime.sampling.sampling_batch import SamplingBatch
+from minivllm_runtime.engine.messages import EngineRequest, TokenLogprobs
+from minivllm_runtime.sampling.prompt_scorer import PromptScorer, PromptScores
+from minivllm_runtime.sampling.step_sampler import Sampled, StepSampler, TokenScores
 from minivllm_runtime.sampling.upload import upload
 from minivllm_runtime.worker.cuda_graphs import DecodeGraphs, DecodeOutput, padded_sizes
 from minivllm_runtime.worker.input_batch import InputBatch
@@ -39,13 +38,18 @@ class Model(Protocol):
 
 class _InFlight(NamedTuple):
     step_id: int
-    sampled: HostCopy
+    ids: HostCopy
+    scores: TokenScores | None
+    prompt_scores: tuple[PromptScores, ...]
 
 
 class ModelRunner:
     """Keeps the device's state and turns each SchedulerOutput into sampled ids; see scheduler.Executor.
 
     `num_sampled_ids` is the number of ids that may be sampled: rows of a padded vocabulary beyond it never are.
+
+    Attributes:
+        logprobs: Of the tokens in the last result, by request id; of requests that want them only.
     """
 
     def __init__(
@@ -61,9 +65,11 @@ class ModelRunner:
         self._backend = backend
         self._kv_cache = kv_cache
         self._states = states
-        self._num_sampled_ids = num_sampled_ids
+        self._sampler = StepSampler(states, num_sampled_ids)
+        self._prompt_scorer = PromptScorer(model.compute_logits, num_sampled_ids)
+        self.logprobs: Mapping[str, TokenLogprobs] = {}
         self._block_size = kv_cache.block_size
-        self._requests: dict[str, RequestSampling] = {}
+        self._requests: dict[str, EngineRequest] = {}
         self._in_flight: deque[_InFlight] = deque()
         self._graphs = DecodeGraphs(self._decode, states, self._block_size)
         states.pad_with(kv_cache.padding_block)
@@ -80,28 +86,47 @@ class ModelRunner:
 
     def add_request(self, request: EngineRequest) -> None:
         """Keep the sampling parameters of a request that may be scheduled from now on."""
-        self._requests[request.request_id] = RequestSampling.prepare(
-            request, self._num_sampled_ids, self._states.token_ids.device
-        )
+        self._requests[request.request_id] = request
+        self._sampler.add_request(request)
+        self._prompt_scorer.add_request(request)
 
-    def remove_request(self, request_id: str) -> None:
-        """Forget a request that ended; its device state goes when a later step releases it."""
-        del self._requests[request_id]
+    def remove_request(self, request_id: str) -> EngineRequest:
+        """Forget and return a request that ended; its device state goes when a later step releases it."""
+        self._sampler.remove_request(request_id)
+        self._prompt_scorer.remove_request(request_id)
+        return self._requests.pop(request_id)
 
     @torch.inference_mode()
     def launch(self, output: SchedulerOutput) -> None:
         """Start a step. Sampled ids stay on the device, where the next step finds them."""
         self._apply_changes(output)
-        decoded = self._graphs.replay(output.rows)
-        sampled = (
-            self._forward(output.rows) if decoded is None else self._sample_decoded(output.rows, decoded)
+        rows = output.rows
+        scores_prompts = self._prompt_scorer.has_work(rows)
+        decoded = None if scores_prompts else self._graphs.replay(rows)
+        prompt_scores: tuple[PromptScores, ...] = ()
+        if decoded is None:
+            batch = InputBatch.build(rows, self._states, self._block_size)
+            hidden = self._hidden(batch)
+            if scores_prompts:
+                prompt_scores = self._prompt_scorer.score(rows, hidden)
+            sampled = self._sample(batch, hidden, rows)
+        else:
+            sampled = self._sample_decoded(rows, decoded)
+        self._in_flight.append(
+            _InFlight(output.step_id, HostCopy(sampled.ids), sampled.scores, prompt_scores)
         )
-        self._in_flight.append(_InFlight(output.step_id, HostCopy(sampled)))
 
     def result(self) -> StepResult:
         """Wait for the oldest step in flight and return its sampled ids."""
-        step_id, sampled = self._in_flight.popleft()
-        return StepResult(step_id, tuple(zip(sampled.wait(), strict=True)))
+        step = self._in_flight.popleft()
+        ids = step.ids.wait()
+        self.logprobs = {} if step.scores is None else step.scores.wait()
+        self._prompt_scorer.arrive(step.prompt_scores)
+        return StepResult(step.step_id, tuple(zip(ids, strict=True)))
+
+    def take_prompt_logprobs(self, request_id: str) -> tuple[TokenLogprobs, ...] | None:
+        """See PromptScorer.take."""
+        return self._prompt_scorer.take(request_id)
 
     def reset(self) -> None:
         """Forget the steps in flight, after one of them failed."""
@@ -119,7 +144,8 @@ class ModelRunner:
         probe.admit(_PROBE, [0] * num_tokens, num_tokens, [self._kv_cache.padding_block] * num_blocks)
         probe.flush()
         row = ScheduledRequest(_PROBE, 0, num_tokens, (), samples=True)
-        return self._logits(InputBatch.build([row], probe, self._block_size))
+        batch = InputBatch.build([row], probe, self._block_size)
+        return self._logits(batch, self._hidden(batch))
 
     def _apply_changes(self, output: SchedulerOutput) -> None:
         states = self._states
@@ -139,51 +165,44 @@ class ModelRunner:
         if new_blocks and self._backend.reads_unwritten_slots:
             self._kv_cache.clear(new_blocks)
 
-    def _forward(self, rows: Sequence[ScheduledRequest]) -> Tensor:
-        """Run model and sampler on any rows: [S] int64, also written to the states as the next step's input."""
-        batch = InputBatch.build(rows, self._states, self._block_size)
-        sampling = [row for row in rows if row.samples]
-        if not sampling:
-            hidden = self._model(batch.input_ids, batch.positions, self._backend.plan(batch.layout))
-            return hidden.new_empty(0, dtype=torch.int64)
-        sampled = sample(self._logits(batch), self._sampling_batch(sampling))
-        self._states.token_ids[batch.next_slots, batch.next_positions] = sampled
-        return sampled
+    def _hidden(self, batch: InputBatch) -> Tensor:
+        """Final hidden states [T, H] of all tokens."""
+        return self._model(batch.input_ids, batch.positions, self._backend.plan(batch.layout))
 
-    def _logits(self, batch: InputBatch) -> Tensor:
-        """[S, V] of the rows that sample, without ids that must not be sampled."""
-        hidden = self._model(batch.input_ids, batch.positions, self._backend.plan(batch.layout))
+    def _logits(self, batch: InputBatch, hidden: Tensor) -> Tensor:
+        """[S, V] of the rows that sample."""
         if batch.sampling_tokens is not None:
             hidden = hidden[batch.sampling_tokens]
-        return self._model.compute_logits(hidden)[:, : self._num_sampled_ids]
+        return self._model.compute_logits(hidden)
+
+    def _sample(self, batch: InputBatch, hidden: Tensor, rows: Sequence[ScheduledRequest]) -> Sampled:
+        """Run the sampler on any rows; the ids are also written to the states as the next step's input."""
+        sampling = [row for row in rows if row.samples]
+        if not sampling:
+            return Sampled(hidden.new_empty(0, dtype=torch.int64), None)
+        sampled = self._sampler.sample(self._logits(batch, hidden), sampling)
+        self._states.token_ids[batch.next_slots, batch.next_positions] = sampled.ids
+        return sampled
 
     def _decode(self, batch: InputBatch) -> DecodeOutput:
         """The part of a decode step that a graph holds. The most probable ids are right for most requests."""
-        logits = self._logits(batch)
-        sampled = logits.max(dim=-1).indices
+        logits = self._logits(batch, self._hidden(batch))
+        sampled = self._sampler.most_probable(logits)
         self._states.token_ids[batch.next_slots, batch.next_positions] = sampled
         return DecodeOutput(logits, sampled)
 
-    def _sample_decoded(self, rows: Sequence[ScheduledRequest], output: DecodeOutput) -> Tensor:
-        """What rows of a replayed graph sample: [S] int64. Where that is not the most probable id, replace it."""
+    def _sample_decoded(self, rows: Sequence[ScheduledRequest], output: DecodeOutput) -> Sampled:
+        """What rows of a replayed graph sample. Where that is not the most probable id, replace it."""
         indices = [index for index, row in enumerate(rows) if row.samples]
-        logits, sampled = output
+        logits, ids = output
         if len(indices) < len(rows):
-            chosen = upload(torch.tensor(indices, dtype=torch.int64), sampled.device)
+            chosen = upload(torch.tensor(indices, dtype=torch.int64), ids.device)
             rows = [rows[index] for index in indices]
-            logits, sampled = logits[chosen], sampled[chosen]
-        if all(self._requests[row.request_id].is_plain for row in rows):
-            return sampled
-        sampled = sample(logits, self._sampling_batch(rows))
+            logits, ids = logits[chosen], ids[chosen]
+        if self._sampler.is_plain(rows):
+            return Sampled(ids, None)
+        sampled = self._sampler.sample(logits, rows)
         places = torch.tensor([[self._states.slot(row.request_id), row.start + 1] for row in rows])
-        slots, positions = upload(places, sampled.device).unbind(1)
-        self._states.token_ids[slots, positions] = sampled
+        slots, positions = upload(places, ids.device).unbind(1)
+        self._states.token_ids[slots, positions] = sampled.ids
         return sampled
-
-    def _sampling_batch(self, rows: Sequence[ScheduledRequest]) -> SamplingBatch:
-        return SamplingBatch.build(
-            [self._requests[row.request_id] for row in rows],
-            [row.start + row.num_tokens for row in rows],
-            self._states,
-            self._num_sampled_ids,
-        )

@@ -6,6 +6,7 @@ written into another buffer.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,23 +42,23 @@ class TableWrites:
 
 
 class HostCopy:
-    """Sampled ids on their way to the host.
+    """What a step computed, sampled ids for instance, on its way to the host.
 
     Args:
-        ids: [S] int64 on the device; may be overwritten by what is launched after this.
+        source: On the device; may be overwritten by what is launched after this.
     """
 
-    def __init__(self, ids: Tensor) -> None:
+    def __init__(self, source: Tensor) -> None:
         self._done: torch.cuda.Event | None = None
-        self._ids = ids
-        if ids.is_cuda:
-            self._ids = torch.empty(ids.shape, dtype=ids.dtype, pin_memory=True)
-            self._ids.copy_(ids, non_blocking=True)
+        self._copy = source
+        if source.is_cuda:
+            self._copy = torch.empty(source.shape, dtype=source.dtype, pin_memory=True)
+            self._copy.copy_(source, non_blocking=True)
             self._done = torch.cuda.Event()  # type: ignore[no-untyped-call]
             self._done.record()
 
-    def wait(self) -> list[int]:
-        """The ids, once they have arrived."""
+    def wait(self) -> list[Any]:
+        """The numbers, in nested lists, once they have arrived."""
         if self._done is not None:
             self._done.synchronize()
-        return self._ids.tolist()
+        return self._copy.tolist()
