@@ -45,6 +45,9 @@ def test_flags_are_strings():
         ("write_timeout_s", "0"),
         ("served_model_name", ""),
         ("served_model_name", "a,,b"),
+        ("requests_per_minute", "0"),
+        ("trusted_proxy", "proxy.example"),
+        ("scheduling_policy", "random"),
     ],
 )
 def test_a_bad_value_is_refused_by_name(name, bad):
@@ -69,3 +72,38 @@ def test_ranges_of_the_engine_are_the_engines():
 )
 def test_the_model_is_served_under_its_own_name_unless_others_are_given(given, names):
     assert ServerSettings(model="m", **given).model_names == names
+
+
+@pytest.mark.parametrize("variable", ["MINIVLLM_API_KEY", "MINIVLLM_API_KEYS"])
+def test_keys_come_from_a_flag_a_variable_or_a_file(monkeypatch, tmp_path, variable):
+    path = tmp_path / "keys"
+    path.write_text("carl:c\n")
+    monkeypatch.setenv(variable, "ann:a, bob:b")
+    assert [key.name for key in ServerSettings().key_ring().keys] == ["ann", "bob"]
+    assert [key.name for key in ServerSettings(api_key=["x:y"]).key_ring().keys] == ["x"]
+    both = ServerSettings(api_key_file=str(path))
+    assert [key.name for key in both.key_ring().keys] == ["ann", "bob", "carl"]
+
+
+def test_a_variable_of_another_program_is_no_key(monkeypatch):
+    monkeypatch.setenv("API_KEY", "ann:a")
+    assert ServerSettings().key_ring() is None
+
+
+def test_limits_without_a_key_contradict():
+    with pytest.raises(InvalidParameter, match="limit API keys"):
+        ServerSettings(tokens_per_minute="5").key_ring()
+
+
+@pytest.mark.parametrize(
+    ("given", "policy"),
+    [
+        ({}, "fcfs"),
+        ({"api_key": ["a"]}, "fcfs"),
+        ({"api_key": ["a", "b"]}, "fair"),
+        ({"api_key": ["a", "b"], "scheduling_policy": "fcfs"}, "fcfs"),
+        ({"scheduling_policy": "priority"}, "priority"),
+    ],
+)
+def test_several_keys_share_fairly_unless_told_otherwise(given, policy):
+    assert ServerSettings(**given).engine_config().scheduling_policy == policy

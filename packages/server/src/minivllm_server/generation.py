@@ -12,6 +12,7 @@ from minivllm_runtime.engine.outbox import Outbox
 from minivllm_runtime.errors import InvalidParameter
 from minivllm_runtime.outputs import ChoiceDelta
 from minivllm_runtime.sampling_params import SamplingParams
+from minivllm_server.exchange import Exchange
 from minivllm_server.protocol.usage import Usage, UsageCounter
 from minivllm_server.serving import Serving
 
@@ -41,20 +42,23 @@ def check_num_choices(num_prompts: int, n: int, limit: int) -> None:
 
 
 class Generation:
-    """A submission that counts what is read of it.
+    """A submission that counts what is read of it, and charges the API key that it belongs to.
 
     Attributes:
         usage: What was read so far.
     """
 
-    def __init__(self, submission: Submission, n: int) -> None:
+    def __init__(self, submission: Submission, n: int, exchange: Exchange) -> None:
         self._submission = submission
+        self._account = exchange.account
         self.usage = UsageCounter(submission.num_prompt_tokens, n)
+        self._charge(submission.num_prompt_tokens)
 
     @classmethod
     async def start(
         cls,
         serving: Serving,
+        exchange: Exchange,
         identity: Identity,
         prompts: Sequence[Sequence[int]],
         params: SamplingParams,
@@ -63,14 +67,19 @@ class Generation:
     ) -> "Generation":
         """Queues all choices of all prompts, or none; see `AsyncEngine.submit`."""
         submission = await serving.engine.submit(
-            prompts, params, request_id=identity.id, default_max_tokens=default_max_tokens
+            prompts,
+            params,
+            request_id=identity.id,
+            default_max_tokens=default_max_tokens,
+            tenant=exchange.key_name or "",
         )
-        return cls(submission, params.n)
+        return cls(submission, params.n, exchange)
 
     async def __aiter__(self) -> AsyncIterator[tuple[ChoiceDelta, ...]]:
         """Yields what became known since the last time; see `Submission`."""
         async for deltas in self._submission:
             self.usage.add(deltas)
+            self._charge(sum(len(delta.token_ids) for delta in deltas))
             yield deltas
 
     async def aclose(self) -> None:
@@ -85,6 +94,10 @@ class Generation:
                 for delta in deltas:
                     whole.merge(delta)
         return whole.take()
+
+    def _charge(self, num_tokens: int) -> None:
+        if self._account is not None:
+            self._account.charge_tokens(num_tokens)
 
 
 class AnswerChunks:

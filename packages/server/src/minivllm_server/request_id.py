@@ -4,12 +4,14 @@ import uuid
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from minivllm_server.exchange import begin_exchange
+
 HEADER = b"x-request-id"
 MAX_HEADER_BYTES = 256
 
 
 class RequestIdHeader:
-    """ASGI middleware that gives every response an `x-request-id`.
+    """ASGI middleware that begins an exchange and gives every response its `x-request-id`.
 
     It is for the logs of clients and proxies and identifies nothing inside: two clients may send the same.
     """
@@ -25,6 +27,7 @@ class RequestIdHeader:
         given = next((value for name, value in scope["headers"] if name == HEADER), b"")
         # A cut inside the value can leave it with a space at the end, which no header may have.
         request_id = given[:MAX_HEADER_BYTES].strip() or uuid.uuid4().hex.encode()
+        begin_exchange(scope, request_id.decode("latin-1"))
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":

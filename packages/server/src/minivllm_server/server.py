@@ -2,15 +2,18 @@
 
 import asyncio
 import socket
+import time
 from collections.abc import Callable
 from types import FrameType
 
 import uvicorn
+from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
 from minivllm_runtime.engine.async_engine import AsyncEngine
 from minivllm_server.admission import Admission
 from minivllm_server.app import create_app
+from minivllm_server.auth import Authentication
 from minivllm_server.disconnect import CancelOnDisconnect
 from minivllm_server.request_id import RequestIdHeader
 from minivllm_server.settings import ServerSettings
@@ -70,6 +73,24 @@ class DrainingServer(uvicorn.Server):
             self.should_exit = True
 
 
+def _guarded(app: ASGIApp, settings: ServerSettings) -> ASGIApp:
+    key_ring = settings.key_ring()
+    return app if key_ring is None else Authentication(app, key_ring, time.monotonic)
+
+
+def _with_headers(app: ASGIApp, settings: ServerSettings) -> ASGIApp:
+    """What reads and writes headers, refusals included."""
+    if settings.cors_allow_origin:
+        app = CORSMiddleware(
+            app,
+            allow_origins=settings.cors_allow_origin,
+            allow_methods=("GET", "POST"),
+            allow_headers=("*",),
+            expose_headers=("x-request-id", "retry-after"),
+        )
+    return RequestIdHeader(app)
+
+
 async def serve_engine(
     engine: AsyncEngine,
     listener: socket.socket,
@@ -87,13 +108,13 @@ async def serve_engine(
     """
     await engine.start()
     try:
-        admission = Admission(CancelOnDisconnect(create_app(engine, settings)))
-        app: ASGIApp = RequestIdHeader(admission)
+        admission = Admission(_guarded(CancelOnDisconnect(create_app(engine, settings)), settings))
         config = uvicorn.Config(
-            app,
+            _with_headers(admission, settings),
             lifespan="off",
             ws="none",
-            proxy_headers=False,
+            proxy_headers=bool(settings.trusted_proxy),
+            forwarded_allow_ips=list(settings.trusted_proxy),
             access_log=False,
             log_level="warning",
             timeout_graceful_shutdown=CLOSING_TIMEOUT_S,

@@ -3,13 +3,18 @@
 This is the only place of the project that reads the environment.
 """
 
-from dataclasses import fields
+from dataclasses import fields, replace
+from ipaddress import ip_network
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, field_validator
+from pydantic import AliasChoices, Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from minivllm_runtime.config import Device, DType, EngineConfig, LoadFormat
+from minivllm_runtime.config import Device, DType, EngineConfig, LoadFormat, SchedulingPolicy
+from minivllm_runtime.errors import InvalidParameter
+from minivllm_server.api_keys import KeyRing, parse_key, read_key_file
+from minivllm_server.rate_limit import KeyLimits
 
 ENV_PREFIX = "MINIVLLM_"
 
@@ -18,7 +23,7 @@ class EngineSettings(BaseSettings):
     """What an engine is built from; the fields are those of `EngineConfig`, which checks the ranges."""
 
     model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
-        env_prefix=ENV_PREFIX, env_ignore_empty=True, frozen=True
+        env_prefix=ENV_PREFIX, env_ignore_empty=True, frozen=True, populate_by_name=True
     )
 
     model: str = Field("smollm2", description="Bundled name, local folder, .gguf file or hub id.")
@@ -44,6 +49,9 @@ class EngineSettings(BaseSettings):
         None, description="Token budget of one step; unset: 512 on a CPU, 8192 on a GPU."
     )
     max_num_waiting: int = Field(1024, description="Most requests waiting; more are refused.")
+    scheduling_policy: SchedulingPolicy = Field(
+        "fcfs", description="Who is admitted next; with several API keys the default is fair."
+    )
     enable_prefix_caching: bool = Field(True, description="Reuse the KV blocks of equal prompt prefixes.")
     run_ahead: bool | None = Field(None, description="Schedule a step while one runs; unset: on a GPU only.")
     num_threads: int | None = Field(None, description="CPU threads for tensor work.")
@@ -65,6 +73,29 @@ class ServerSettings(EngineSettings):
     served_model_name: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="Name(s) clients may use for the model, the first one is reported; unset: as --model."
     )
+    api_key: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        validation_alias=AliasChoices(f"{ENV_PREFIX}API_KEY", f"{ENV_PREFIX}API_KEYS"),
+        description="Key(s) that clients must send, as name:key or key. Seen by all users of the machine: prefer "
+        "--api-key-file.",
+    )
+    api_key_file: str | None = Field(
+        None,
+        description="File of keys: name:key per line, then limits of its own, requests_per_minute=N and so on.",
+    )
+    requests_per_minute: int | None = Field(None, ge=1, description="Most POST requests of one API key.")
+    tokens_per_minute: int | None = Field(
+        None, ge=1, description="Most prompt and generated tokens of one API key."
+    )
+    max_concurrent_requests: int | None = Field(
+        None, ge=1, description="Most POST requests of one API key at the same time."
+    )
+    cors_allow_origin: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="Web origin(s) whose pages may call the server; * is all."
+    )
+    trusted_proxy: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="Address(es) or network(s) whose X-Forwarded-For and -Proto are believed."
+    )
     max_body_bytes: int = Field(8 * 2**20, ge=1, description="Larger request bodies are refused unread.")
     drain_timeout_s: float = Field(
         30.0, ge=0, allow_inf_nan=False, description="Seconds open requests may take after SIGTERM."
@@ -73,11 +104,11 @@ class ServerSettings(EngineSettings):
         60.0, gt=0, allow_inf_nan=False, description="Seconds a streaming client may refuse to read."
     )
 
-    @field_validator("served_model_name", mode="before")
+    @field_validator("served_model_name", "api_key", "cors_allow_origin", "trusted_proxy", mode="before")
     @classmethod
-    def _split_names(cls, value: Any) -> Any:
-        """A variable holds several names separated by commas; a flag is given several times."""
-        return tuple(name.strip() for name in value.split(",")) if isinstance(value, str) else value
+    def _split(cls, value: Any) -> Any:
+        """A variable holds several values separated by commas; a flag is given several times."""
+        return tuple(each.strip() for each in value.split(",")) if isinstance(value, str) else value
 
     @field_validator("served_model_name")
     @classmethod
@@ -86,7 +117,45 @@ class ServerSettings(EngineSettings):
             raise ValueError("a model name must not be empty")
         return names
 
+    @field_validator("trusted_proxy")
+    @classmethod
+    def _refuse_what_is_no_address(cls, addresses: tuple[str, ...]) -> tuple[str, ...]:
+        for address in addresses:
+            ip_network(address)
+        return addresses
+
     @property
     def model_names(self) -> tuple[str, ...]:
         """The names a request's `model` field may have; never empty."""
         return self.served_model_name or (self.model,)
+
+    def engine_config(self) -> EngineConfig:
+        """Returns the engine's part of the settings. Several API keys share fairly unless another policy is given.
+
+        Raises:
+            InvalidParameter: A value is out of its range.
+        """
+        config = super().engine_config()
+        key_ring = self.key_ring()
+        if key_ring is None or len(key_ring.keys) == 1 or "scheduling_policy" in self.model_fields_set:
+            return config
+        return replace(config, scheduling_policy="fair")
+
+    def key_ring(self) -> KeyRing | None:
+        """Returns the API keys; None: everybody may come in.
+
+        Raises:
+            InvalidParameter: A key or the file of keys is wrong, or there are limits and no key to apply them to.
+        """
+        limits = KeyLimits(self.requests_per_minute, self.tokens_per_minute, self.max_concurrent_requests)
+        keys = [parse_key(text, number, limits) for number, text in enumerate(self.api_key, start=1)]
+        if self.api_key_file is not None:
+            keys += read_key_file(Path(self.api_key_file), limits)
+        if keys:
+            return KeyRing(keys)
+        if limits.has_any:
+            raise InvalidParameter(
+                "api_key",
+                "requests_per_minute, tokens_per_minute and max_concurrent_requests limit API keys: set one",
+            )
+        return None

@@ -156,6 +156,10 @@ class TapeServer:
             self.client, CHAT_PATH, {"messages": CONVERSATION, "temperature": 0, **body, "stream": True}
         )
 
+    def background(self, post: Callable[[], object]) -> InBackground:
+        """Any call in a thread."""
+        return InBackground(post)
+
     def in_background(self, headers: Mapping[str, str] | None = None, **body) -> InBackground:
         """A whole answer that is waited for in a thread."""
         body = {"prompt": "a", "temperature": 0, **body}

@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from minivllm_runtime.outputs import ChoiceDelta
+from minivllm_server.exchange import ExchangeDependency
 from minivllm_server.generation import AnswerChunks, Generation, check_num_choices, new_identity
 from minivllm_server.json_request import JSONRoute
 from minivllm_server.json_response import AsciiJSONResponse
@@ -18,13 +19,15 @@ router = APIRouter(route_class=JSONRoute)
 
 
 @router.post("/v1/chat/completions", response_model=ChatResponse, responses=EVENT_STREAM)
-async def create_chat_completion(body: ChatRequest, serving: ServingDependency) -> Response:
+async def create_chat_completion(
+    body: ChatRequest, serving: ServingDependency, exchange: ExchangeDependency
+) -> Response:
     """Generates the assistant's next turn of a conversation."""
     identity = new_identity("chatcmpl", serving.resolve_model(body.model))
     params = body.sampling_params()
     check_num_choices(1, params.n, serving.max_choices)
     prompt = await serving.engine.encode_chat([message.to_template() for message in body.messages])
-    generation = await Generation.start(serving, identity, [prompt], params)
+    generation = await Generation.start(serving, exchange, identity, [prompt], params)
     if body.stream:
         chunks = AnswerChunks(
             "chat.completion.chunk",

@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from minivllm_runtime.outputs import ChoiceDelta
+from minivllm_server.exchange import ExchangeDependency
 from minivllm_server.generation import AnswerChunks, Generation, check_num_choices, new_identity
 from minivllm_server.json_request import JSONRoute
 from minivllm_server.json_response import AsciiJSONResponse
@@ -23,7 +24,9 @@ router = APIRouter(route_class=JSONRoute)
 
 
 @router.post("/v1/completions", response_model=CompletionResponse, responses=EVENT_STREAM)
-async def create_completion(body: CompletionRequest, serving: ServingDependency) -> Response:
+async def create_completion(
+    body: CompletionRequest, serving: ServingDependency, exchange: ExchangeDependency
+) -> Response:
     """Generates text that continues the prompt(s)."""
     identity = new_identity("cmpl", serving.resolve_model(body.model))
     params = body.sampling_params()
@@ -31,7 +34,7 @@ async def create_completion(body: CompletionRequest, serving: ServingDependency)
     engine = serving.engine
     prompts = [await engine.encode(prompt) if isinstance(prompt, str) else prompt for prompt in body.prompt]
     generation = await Generation.start(
-        serving, identity, prompts, params, default_max_tokens=DEFAULT_MAX_TOKENS
+        serving, exchange, identity, prompts, params, default_max_tokens=DEFAULT_MAX_TOKENS
     )
     if body.stream:
         usage = generation.usage.usage if body.include_usage else None

@@ -1,0 +1,123 @@
+"""API keys: how they are written down, and whose a request is."""
+
+import hashlib
+import hmac
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Final
+
+from minivllm_runtime.errors import InvalidParameter
+from minivllm_server.rate_limit import KeyLimits
+
+_KEY: Final = re.compile(
+    r"(?:(?P<name>[A-Za-z0-9_.-]+):(?P<named>[\x21-\x7e]+)|(?P<bare>[\x21-\x39\x3b-\x7e]+))"
+)
+"""A bare secret has no colon: what is before one is a name."""
+_LIMITS: Final = tuple(field.name for field in fields(KeyLimits))
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A key that opens the server. Of the secret only a digest is kept.
+
+    Attributes:
+        name: For logs and limits; says nothing of the secret.
+        digest: SHA-256 of the secret.
+        limits: What its requests may use.
+    """
+
+    name: str
+    digest: bytes
+    limits: KeyLimits
+
+
+class KeyRing:
+    """All keys of a server.
+
+    Args:
+        keys: At least one, with different names and secrets.
+
+    Raises:
+        InvalidParameter: Two keys are equal, or have the same name.
+    """
+
+    def __init__(self, keys: Sequence[ApiKey]) -> None:
+        names = [key.name for key in keys]
+        for name in names:
+            if names.count(name) > 1:
+                raise InvalidParameter("api_key", f"two API keys are called {name!r}")
+        if len({key.digest for key in keys}) < len(keys):
+            raise InvalidParameter("api_key", "two API keys are equal")
+        self.keys = tuple(keys)
+
+    def find(self, secret: bytes) -> ApiKey | None:
+        """Returns the key with this secret. The time it takes tells nothing about the secrets."""
+        digest = hashlib.sha256(secret).digest()
+        found = None
+        for key in self.keys:
+            if hmac.compare_digest(key.digest, digest):
+                found = key
+        return found
+
+
+def parse_key(text: str, position: int, limits: KeyLimits) -> ApiKey:
+    """Returns the key that `name:secret` or a bare secret stands for; the latter is called `key<position>`.
+
+    Raises:
+        InvalidParameter: It is neither. The message does not quote it.
+    """
+    match = _KEY.fullmatch(text)
+    if match is None:
+        raise InvalidParameter(
+            "api_key",
+            f"API key {position} is neither name:key nor a key without a colon, of printable ASCII characters",
+        )
+    secret = match["named"] or match["bare"]
+    return ApiKey(match["name"] or f"key{position}", hashlib.sha256(secret.encode()).digest(), limits)
+
+
+def read_key_file(path: Path, limits: KeyLimits) -> tuple[ApiKey, ...]:
+    """Reads a file of keys: a line each, `name:secret`, then limits of its own such as `tokens_per_minute=1000`.
+
+    Empty lines and what follows a `#` at the start of a line are ignored.
+
+    Args:
+        path: Of the file.
+        limits: Of keys that have none of their own.
+
+    Raises:
+        InvalidParameter: The file cannot be read, holds no key, or a line of it is wrong.
+    """
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise InvalidParameter("api_key_file", f"cannot read the API keys in {path}: {reason}") from error
+    keys = tuple(
+        _parse_line(line.split(), number, limits)
+        for number, line in enumerate(lines, start=1)
+        if line.strip() and not line.startswith("#")
+    )
+    if not keys:
+        raise InvalidParameter("api_key_file", f"{path} holds no API key")
+    return keys
+
+
+def _parse_line(words: Sequence[str], number: int, limits: KeyLimits) -> ApiKey:
+    key, *own = words
+    return parse_key(key, number, _with_own(own, number, limits))
+
+
+def _with_own(assignments: Iterable[str], line: int, limits: KeyLimits) -> KeyLimits:
+    for assignment in assignments:
+        name, _, value = assignment.partition("=")
+        if name not in _LIMITS or not value.isdecimal() or int(value) < 1:
+            raise InvalidParameter(
+                "api_key_file",
+                f"line {line} of the API keys: {assignment[:40]!r} is none of {', '.join(_LIMITS)}, "
+                "each =N with N at least 1",
+            )
+        limits = replace(limits, **{name: int(value)})
+    return limits

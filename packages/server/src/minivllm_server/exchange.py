@@ -1,0 +1,47 @@
+"""What becomes known of one HTTP request while it is handled, for limits, logs and traces."""
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+from starlette.types import Scope
+
+from minivllm_server.rate_limit import Account
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One HTTP request and its response. Each middleware fills in its own part.
+
+    Attributes:
+        request_id: The `x-request-id` of the response.
+        key_name: Name of the API key it came with.
+        account: What the key may still use; None without limits.
+        details: What a route has to say of the request, by name.
+    """
+
+    request_id: str
+    key_name: str | None = None
+    account: Account | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+def begin_exchange(scope: Scope, request_id: str) -> Exchange:
+    """Returns a new exchange and makes it known to whatever handles `scope`."""
+    exchange = Exchange(request_id)
+    scope.setdefault("state", {})["exchange"] = exchange
+    return exchange
+
+
+def exchange_in(scope: Scope) -> Exchange:
+    """Returns the exchange that `begin_exchange` put there."""
+    exchange: Exchange = scope["state"]["exchange"]
+    return exchange
+
+
+async def exchange_of(request: Request) -> Exchange:
+    """Returns the exchange of a request."""
+    return exchange_in(request.scope)
+
+
+ExchangeDependency = Annotated[Exchange, Depends(exchange_of)]
