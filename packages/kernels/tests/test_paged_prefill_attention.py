@@ -4,7 +4,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from minivllm_kernels.errors import InvalidTensor
-from minivllm_kernels.paged_prefill_attention import paged_prefill_attention, query_tile_size
+from minivllm_kernels.paged_prefill_attention import paged_prefill_attention
 from minivllm_kernels.reference import paged_prefill_attention as reference
 
 CHUNK_STARTS = [0, 15, 16, 17, 40, 0, 3]
@@ -50,7 +50,6 @@ def test_equals_the_twin_on_chunks_that_start_anywhere(
 
 def test_a_chunk_of_several_tiles(device, paged_batch, poisoned):
     batch = paged_batch(device, [150], [100], heads=(8, 1), head_dim=16)
-    assert query_tile_size(100, 8) == 8
     with poisoned():
         output = paged_prefill_attention(*prefill_args(batch))
     torch.testing.assert_close(output, batch.sdpa(), atol=1e-5, rtol=1e-5)
@@ -58,7 +57,6 @@ def test_a_chunk_of_several_tiles(device, paged_batch, poisoned):
 
 def test_decode_rows_alone_use_the_small_tile(device, paged_batch, poisoned):
     batch = paged_batch(device, [1, 16, 33], heads=(6, 2))
-    assert query_tile_size(1, 3) == 4
     with poisoned():
         output = paged_prefill_attention(*prefill_args(batch))
     torch.testing.assert_close(output, batch.sdpa(), atol=1e-5, rtol=1e-5)
@@ -114,14 +112,6 @@ def test_any_mix_of_chunks(device, paged_batch, poisoned, chunks, block_size):
     torch.testing.assert_close(
         output, reference.paged_prefill_attention(*prefill_args(batch)), atol=1e-5, rtol=1e-5
     )
-
-
-@given(max_query_len=st.integers(1, 10_000), group_size=st.integers(1, 64))
-def test_query_tile_size_gives_a_dot_enough_rows_and_not_too_many(max_query_len, group_size):
-    tile = query_tile_size(max_query_len, group_size)
-    assert tile & (tile - 1) == 0
-    assert tile * group_size > 8
-    assert tile == 1 or tile * group_size <= 64
 
 
 def test_refuses_starts_of_another_batch_size(device, paged_batch):

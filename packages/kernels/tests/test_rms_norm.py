@@ -3,7 +3,7 @@ import torch
 
 from minivllm_kernels.errors import InvalidTensor
 from minivllm_kernels.reference import rms_norm as reference
-from minivllm_kernels.rms_norm import fused_add_rms_norm, rms_norm
+from minivllm_kernels.rms_norm import add_rms_norm, rms_norm
 
 # Half precision is rounded twice, and Triton's interpreter rounds to bfloat16 by cutting off.
 TOLERANCES = [(torch.float32, 1e-6), (torch.float16, 2**-9), (torch.bfloat16, 2**-6)]
@@ -20,19 +20,18 @@ def test_rms_norm_equals_the_twin(device, poisoned, shape, dtype, tolerance):
     torch.testing.assert_close(normed, reference.rms_norm(x, weight, 1e-5), atol=1e-6, rtol=tolerance)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", [(1, 1), (3, 80), (2, 576), (7, 1536)])
 @pytest.mark.parametrize(("dtype", "tolerance"), TOLERANCES)
-def test_fused_add_rms_norm_equals_the_twin(device, poisoned, shape, dtype, tolerance):
+def test_add_rms_norm_equals_the_twin(device, poisoned, shape, dtype, tolerance):
     x, residual = torch.randn((2, *shape), device=device).to(dtype)
     weight = torch.randn(shape[-1], device=device).to(dtype)
-    before = x.clone(), residual.clone()
+    before, twin_residual = x.clone(), residual.clone()
     with poisoned():
-        outputs = fused_add_rms_norm(x, residual, weight, 1e-5)
-    expected = reference.fused_add_rms_norm(x, residual, weight, 1e-5)
+        normed = add_rms_norm(x, residual, weight, 1e-5)
+    expected = reference.add_rms_norm(x, twin_residual, weight, 1e-5)
     # The sum is rounded, too.
-    torch.testing.assert_close(outputs, expected, atol=1e-6, rtol=2 * tolerance)
-    assert torch.equal(x, before[0])
-    assert torch.equal(residual, before[1])
+    torch.testing.assert_close((normed, residual), (expected, twin_residual), atol=1e-6, rtol=2 * tolerance)
+    assert torch.equal(x, before)
 
 
 def test_eps_keeps_a_row_of_zeros_at_zero(device):

@@ -10,12 +10,16 @@ launches a kernel:
 """
 
 __all__ = [
+    "decode_inputs",
     "errors",
+    "gemv",
+    "greedy_sample",
     "paged_decode_attention",
     "paged_prefill_attention",
     "reference",
     "reshape_and_cache",
     "rms_norm",
     "rotary_embedding",
+    "rotate_and_cache",
     "silu_and_mul",
 ]

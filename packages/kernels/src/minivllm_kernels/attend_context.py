@@ -3,26 +3,13 @@
 
 The softmax is the online one (Milakov and Gimelshein, 2018): each query row carries its largest score so
 far, the sum of 2^(score - largest) and the sum of the values weighted alike. Scores include a factor log2(e),
-since exp2 is the instruction that GPUs have.
+since exp2 is the instruction that GPUs have. Tiles of the context that every query row sees whole come first: they
+need no mask.
 """
 
 import torch
 import triton
 import triton.language as tl
-
-# The smallest side of tl.dot: fewer query rows, or shorter heads, are padded to it.
-MIN_DOT_SIZE = 16
-
-
-def head_tile_size(head_dim: int) -> int:
-    """Elements of a head in a tile: a power of two that tl.dot takes; those past head_dim are masked."""
-    return max(int(triton.next_power_of_2(head_dim)), MIN_DOT_SIZE)
-
-
-def kv_tile_size(head_dim: int, element_bytes: int) -> int:
-    """Positions in a tile of K or V: as many as 16 KiB hold, from 16 to 64."""
-    row_bytes = head_tile_size(head_dim) * element_bytes
-    return min(max(16 * 1024 // row_bytes, 16), 64)
 
 
 def widens_dot(tensor: torch.Tensor) -> bool:
@@ -38,6 +25,7 @@ def attend_context(
     query,
     query_positions,
     begin,
+    all_see,
     end,
     key_cache_ptr,
     value_cache_ptr,
@@ -52,36 +40,71 @@ def attend_context(
 ):
     """Attend from `query` `[R, D padded]` to positions `begin` to `end`, each row up to its own position.
 
-    Position `begin` must be visible to every row. Returns the output `[R, D padded]` and the log2 of the sum
-    of exponentials `[R]`, both float32: zeros and -inf where the range is empty.
+    Every row sees the positions from `begin` up to `all_see`, and at least the first. Returns the output
+    `[R, D padded]` and the log2 of the sum of exponentials `[R]`, both float32: zeros and -inf where the range
+    is empty.
     """
     accumulator = tl.zeros(query.shape, tl.float32)
     row_max = tl.full((query.shape[0],), float("-inf"), tl.float32)
     row_sum = tl.zeros((query.shape[0],), tl.float32)
+    whole_end = begin + tl.maximum(all_see - begin, 0) // TILE_KV * TILE_KV
+    for first in range(begin, whole_end, TILE_KV):
+        positions = first + tl.arange(0, TILE_KV)
+        slots = (
+            _locate(positions, True, block_table_ptr, cache_strides, BLOCK_SIZE) + kv_head * cache_strides[1]
+        )
+        keys = _load_tile(key_cache_ptr, slots, query.shape[1], HEAD_DIM)
+        values = _load_tile(value_cache_ptr, slots, query.shape[1], HEAD_DIM)
+        scores = _dot(query, tl.trans(keys), WIDEN_DOT) * scale_log2
+        accumulator, row_max, row_sum = _add_tile(accumulator, row_max, row_sum, scores, values, WIDEN_DOT)
     dims = tl.arange(0, query.shape[1])
-    for first in range(begin, end, TILE_KV):
+    for first in range(whole_end, end, TILE_KV):
         positions = first + tl.arange(0, TILE_KV)
         inside = positions < end
-        block_ids = tl.load(block_table_ptr + positions // BLOCK_SIZE, mask=inside, other=0)
-        # 64 bits: block id × stride passes 2^31 in pools of a few GB.
-        slots = block_ids.to(tl.int64) * cache_strides[0] + (positions % BLOCK_SIZE) * cache_strides[2]
-        offsets = slots[:, None] + kv_head * cache_strides[1] + dims[None, :]
+        slots = (
+            _locate(positions, inside, block_table_ptr, cache_strides, BLOCK_SIZE)
+            + kv_head * cache_strides[1]
+        )
         # Unwritten slots may hold NaN. Zeros there are needed in V, too: a weight of 0 times NaN is NaN.
         mask = inside[:, None] & (dims < HEAD_DIM)[None, :]
+        offsets = slots[:, None] + dims[None, :]
         keys = tl.load(key_cache_ptr + offsets, mask=mask, other=0.0)
         values = tl.load(value_cache_ptr + offsets, mask=mask, other=0.0)
-
-        scores = _dot(query, tl.trans(keys), WIDEN_DOT) * scale_log2
         visible = (positions[None, :] <= query_positions[:, None]) & inside[None, :]
-        scores = tl.where(visible, scores, float("-inf"))
-        new_max = tl.maximum(row_max, tl.max(scores, axis=1))
-        weights = tl.exp2(scores - new_max[:, None])
-        decay = tl.exp2(row_max - new_max)
-        row_sum = row_sum * decay + tl.sum(weights, axis=1)
-        accumulator = accumulator * decay[:, None] + _dot(weights.to(values.dtype), values, WIDEN_DOT)
-        row_max = new_max
+        scores = tl.where(visible, _dot(query, tl.trans(keys), WIDEN_DOT) * scale_log2, float("-inf"))
+        accumulator, row_max, row_sum = _add_tile(accumulator, row_max, row_sum, scores, values, WIDEN_DOT)
     divisor = tl.where(row_sum > 0, row_sum, 1.0)
     return accumulator / divisor[:, None], row_max + tl.log2(divisor)
+
+
+@triton.jit
+def _locate(positions, inside, block_table_ptr, cache_strides, BLOCK_SIZE: tl.constexpr):
+    """Offsets of the positions' slots in one head of the cache, in 64 bits: they pass 2^31 in pools of a few GB."""
+    block_ids = tl.load(block_table_ptr + positions // BLOCK_SIZE, mask=inside, other=0)
+    return block_ids.to(tl.int64) * cache_strides[0] + (positions % BLOCK_SIZE) * cache_strides[2]
+
+
+@triton.jit
+def _load_tile(cache_ptr, slots, TILE_DIM: tl.constexpr, HEAD_DIM: tl.constexpr):
+    """Keys or values of whole slots, `[TILE_KV, TILE_DIM]`, zeros past the head."""
+    dims = tl.arange(0, TILE_DIM)
+    offsets = slots[:, None] + dims[None, :]
+    if TILE_DIM == HEAD_DIM:
+        tile = tl.load(cache_ptr + offsets)
+    else:
+        tile = tl.load(cache_ptr + offsets, mask=(dims < HEAD_DIM)[None, :], other=0.0)
+    return tile
+
+
+@triton.jit
+def _add_tile(accumulator, row_max, row_sum, scores, values, WIDEN_DOT: tl.constexpr):
+    """One step of the online softmax; each row's first tile has a finite score."""
+    new_max = tl.maximum(row_max, tl.max(scores, axis=1))
+    weights = tl.exp2(scores - new_max[:, None])
+    decay = tl.exp2(row_max - new_max)
+    row_sum = row_sum * decay + tl.sum(weights, axis=1)
+    accumulator = accumulator * decay[:, None] + _dot(weights.to(values.dtype), values, WIDEN_DOT)
+    return accumulator, new_max, row_sum
 
 
 @triton.jit

@@ -12,13 +12,9 @@ import torch
 import triton
 import triton.language as tl
 
-from minivllm_kernels.attend_context import (
-    MIN_DOT_SIZE,
-    attend_context,
-    head_tile_size,
-    kv_tile_size,
-    widens_dot,
-)
+from minivllm_kernels.attend_context import attend_context, widens_dot
+from minivllm_kernels.attention_config import decode_config, head_tile_size
+from minivllm_kernels.early_launch import early_launch, let_next_start, wait_for_inputs
 from minivllm_kernels.tensor_checks import require_paged_attention, require_shape
 
 # Programs that fill the largest GPUs several times over.
@@ -58,6 +54,8 @@ def paged_decode_attention(
     batch_size, num_heads, head_dim = query.shape
     require_shape("context_lens", context_lens, (batch_size,))
     _, num_kv_heads, block_size, _ = key_cache.shape
+    group_size = num_heads // num_kv_heads
+    config = decode_config(head_dim, query.element_size(), group_size)
     num_splits = num_kv_splits(batch_size * num_kv_heads, block_tables.shape[1] * block_size)
     output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
     # A single split is the result already; several are kept in float32 until they are merged.
@@ -78,15 +76,26 @@ def paged_decode_attention(
         key_cache.stride(),
         block_tables.stride(0),
         BLOCK_SIZE=block_size,
-        GROUP_SIZE=num_heads // num_kv_heads,
+        GROUP_SIZE=group_size,
         HEAD_DIM=head_dim,
         TILE_DIM=head_tile_size(head_dim),
-        TILE_ROWS=max(triton.next_power_of_2(num_heads // num_kv_heads), MIN_DOT_SIZE),
-        TILE_KV=kv_tile_size(head_dim, query.element_size()),
+        TILE_ROWS=config.tile_rows,
+        TILE_KV=config.tile_kv,
         WIDEN_DOT=widens_dot(query),
+        num_warps=config.num_warps,
+        num_stages=config.num_stages,
+        **early_launch(query.device),
     )
     if num_splits > 1:
-        _merge_splits_kernel[(batch_size * num_heads,)](output, partial, log_sum_exp, num_splits, head_dim)
+        _merge_splits_kernel[(batch_size * num_heads,)](
+            output,
+            partial,
+            log_sum_exp,
+            NUM_SPLITS=num_splits,
+            HEAD_DIM=head_dim,
+            num_warps=1,
+            **early_launch(query.device),
+        )
     return output
 
 
@@ -121,12 +130,15 @@ def _attend_split_kernel(
     TILE_ROWS: tl.constexpr,
     TILE_KV: tl.constexpr,
     WIDEN_DOT: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """One program attends from the query heads of one KV head to one split of one request's context."""
     request = tl.program_id(0).to(tl.int64)
     kv_head = tl.program_id(1)
     split = tl.program_id(2)
     num_splits = tl.num_programs(2)
+    let_next_start(EARLY)
+    wait_for_inputs(EARLY)
     context_len = tl.load(context_lens_ptr + request)
     split_len = tl.cdiv(tl.cdiv(context_len, num_splits), TILE_KV) * TILE_KV
     begin = split * split_len
@@ -141,6 +153,7 @@ def _attend_split_kernel(
         tl.load(query_ptr + query_offsets, mask=mask, other=0.0),
         tl.full((TILE_ROWS,), context_len - 1, tl.int32),
         begin,
+        end,
         end,
         key_cache_ptr,
         value_cache_ptr,
@@ -168,12 +181,15 @@ def _merge_splits_kernel(
     log_sum_exp_ptr,
     NUM_SPLITS: tl.constexpr,
     HEAD_DIM: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """One program merges the splits of one query head, weighted by their sums of exponentials."""
     head = tl.program_id(0).to(tl.int64)
     splits = tl.arange(0, NUM_SPLITS)
     dims = tl.arange(0, triton.next_power_of_2(HEAD_DIM))
     mask = dims < HEAD_DIM
+    let_next_start(EARLY)
+    wait_for_inputs(EARLY)
     log_sum_exp = tl.load(log_sum_exp_ptr + head * NUM_SPLITS + splits)
     largest = tl.max(log_sum_exp, axis=0)
     # -inf in all splits is a context of length 0.

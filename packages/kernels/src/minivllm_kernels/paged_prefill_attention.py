@@ -12,13 +12,9 @@ import torch
 import triton
 import triton.language as tl
 
-from minivllm_kernels.attend_context import (
-    MIN_DOT_SIZE,
-    attend_context,
-    head_tile_size,
-    kv_tile_size,
-    widens_dot,
-)
+from minivllm_kernels.attend_context import attend_context, widens_dot
+from minivllm_kernels.attention_config import head_tile_size, prefill_config
+from minivllm_kernels.early_launch import early_launch, let_next_start, wait_for_inputs
 from minivllm_kernels.tensor_checks import require_paged_attention, require_query_start_loc
 
 
@@ -58,7 +54,9 @@ def paged_prefill_attention(
     require_query_start_loc(query_start_loc, num_requests)
     num_tokens, num_heads, head_dim = query.shape
     _, num_kv_heads, block_size, _ = key_cache.shape
-    tile_q = query_tile_size(max_query_len, num_heads // num_kv_heads)
+    group_size = num_heads // num_kv_heads
+    config = prefill_config(head_dim, query.element_size(), group_size, max_query_len)
+    tile_q = max(config.tile_rows // triton.next_power_of_2(group_size), 1)
     output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
     _attend_chunk_kernel[(num_tokens // tile_q + num_requests, num_kv_heads)](
         output,
@@ -74,21 +72,17 @@ def paged_prefill_attention(
         key_cache.stride(),
         block_tables.stride(0),
         BLOCK_SIZE=block_size,
-        GROUP_SIZE=num_heads // num_kv_heads,
+        GROUP_SIZE=group_size,
         HEAD_DIM=head_dim,
         TILE_DIM=head_tile_size(head_dim),
         TILE_Q=tile_q,
-        TILE_KV=kv_tile_size(head_dim, query.element_size()),
+        TILE_KV=config.tile_kv,
         WIDEN_DOT=widens_dot(query),
+        num_warps=config.num_warps,
+        num_stages=config.num_stages,
+        **early_launch(query.device),
     )
     return output
-
-
-def query_tile_size(max_query_len: int, group_size: int) -> int:
-    """Query tokens in a tile: those of 64 rows, or of 16 where no chunk fills more."""
-    rows_per_token = int(triton.next_power_of_2(group_size))
-    rows = MIN_DOT_SIZE if max_query_len * rows_per_token <= MIN_DOT_SIZE else 64
-    return max(rows // rows_per_token, 1)
 
 
 @triton.jit(do_not_specialize=["num_requests"])
@@ -112,9 +106,13 @@ def _attend_chunk_kernel(
     TILE_Q: tl.constexpr,
     TILE_KV: tl.constexpr,
     WIDEN_DOT: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """One program attends from TILE_Q tokens of one request, with all query heads of one KV head."""
-    tile = tl.program_id(0)
+    # The last tiles of a prompt see most and take longest: they go first.
+    tile = tl.num_programs(0) - 1 - tl.program_id(0)
+    let_next_start(EARLY)
+    wait_for_inputs(EARLY)
     kv_head = tl.program_id(1)
     request, query_start, query_len, first_token = _locate_tile(
         query_start_loc_ptr, num_requests, tile, TILE_Q
@@ -138,6 +136,7 @@ def _attend_chunk_kernel(
         tl.load(query_ptr + query_offsets, mask=mask, other=0.0),
         first_position + tokens,
         0,
+        first_position + first_token + 1,
         tl.minimum(context_len, first_position + first_token + TILE_Q),
         key_cache_ptr,
         value_cache_ptr,

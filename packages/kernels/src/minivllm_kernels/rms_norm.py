@@ -5,7 +5,8 @@ import torch
 import triton
 import triton.language as tl
 
-from minivllm_kernels.tensor_checks import require_dtype, require_shape
+from minivllm_kernels.early_launch import early_launch, let_next_start, wait_for_inputs
+from minivllm_kernels.tensor_checks import require_dense_rows, require_dtype, require_ndim, require_shape
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
@@ -36,47 +37,48 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
         eps,
         HIDDEN_SIZE=hidden_size,
         num_warps=_num_warps(hidden_size),
+        **early_launch(x.device),
     )
     return normed
 
 
-def fused_add_rms_norm(
-    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Add `x` to the residual stream and normalize the sum, in one pass over both.
+def add_rms_norm(x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    """Add `x` to the residual stream in place and normalize the sum, in one pass over both.
 
     Args:
-        x: `[..., H]`; copied first if its rows have no common stride.
-        residual: `[..., H]`, dtype of `x`; likewise.
+        x: `[T, H]`.
+        residual: `[T, H]`, dtype of `x`; becomes the sum, rounded to its dtype before it is normalized.
         weight: `[H]`, dtype of `x`.
         eps: added to the mean square.
 
     Returns:
-        `(normed, new_residual)`, both `[..., H]` and contiguous; `new_residual` is the sum, rounded to the
-        dtype of `x` before it is normalized. The arguments are not changed.
+        `[T, H]`, contiguous, the normalized sum.
 
     Raises:
-        InvalidTensor: `residual` or `weight` does not fit `x`.
+        InvalidTensor: The shapes, dtypes or layouts do not fit each other.
     """
+    require_ndim("x", x, 2)
     require_shape("residual", residual, tuple(x.shape))
-    require_dtype("residual", residual, x.dtype)
-    rows, residual_rows = _as_rows(x, weight), _as_rows(residual, weight)
+    require_shape("weight", weight, (x.shape[1],))
+    for name, tensor in (("residual", residual), ("weight", weight)):
+        require_dtype(name, tensor, x.dtype)
+    for name, tensor in (("x", x), ("residual", residual)):
+        require_dense_rows(name, tensor)
     normed = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    new_residual = torch.empty_like(normed)
-    hidden_size = x.shape[-1]
-    _fused_add_rms_norm_kernel[(rows.shape[0],)](
+    num_rows, hidden_size = x.shape
+    _add_rms_norm_kernel[(num_rows,)](
         normed,
-        new_residual,
-        rows,
-        residual_rows,
+        x,
+        residual,
         weight,
-        rows.stride(0),
-        residual_rows.stride(0),
+        x.stride(0),
+        residual.stride(0),
         eps,
         HIDDEN_SIZE=hidden_size,
         num_warps=_num_warps(hidden_size),
+        **early_launch(x.device),
     )
-    return normed, new_residual
+    return normed
 
 
 def _as_rows(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -100,21 +102,23 @@ def _rms_norm_kernel(
     stride_x_row,
     eps,
     HIDDEN_SIZE: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """One program normalizes one row."""
     row = tl.program_id(0).to(tl.int64)
     dims = tl.arange(0, triton.next_power_of_2(HIDDEN_SIZE))
     mask = dims < HIDDEN_SIZE
-    x = tl.load(x_ptr + row * stride_x_row + dims, mask=mask, other=0.0)
+    let_next_start(EARLY)
     weight = tl.load(weight_ptr + dims, mask=mask, other=0.0)
+    wait_for_inputs(EARLY)
+    x = tl.load(x_ptr + row * stride_x_row + dims, mask=mask, other=0.0)
     normed = _normalize(x, weight, eps, HIDDEN_SIZE)
     tl.store(normed_ptr + row * HIDDEN_SIZE + dims, normed, mask=mask)
 
 
 @triton.jit
-def _fused_add_rms_norm_kernel(
+def _add_rms_norm_kernel(
     normed_ptr,
-    new_residual_ptr,
     x_ptr,
     residual_ptr,
     weight_ptr,
@@ -122,17 +126,20 @@ def _fused_add_rms_norm_kernel(
     stride_residual_row,
     eps,
     HIDDEN_SIZE: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """One program adds and normalizes one row."""
     row = tl.program_id(0).to(tl.int64)
     dims = tl.arange(0, triton.next_power_of_2(HIDDEN_SIZE))
     mask = dims < HIDDEN_SIZE
+    let_next_start(EARLY)
+    weight = tl.load(weight_ptr + dims, mask=mask, other=0.0)
+    wait_for_inputs(EARLY)
     x = tl.load(x_ptr + row * stride_x_row + dims, mask=mask, other=0.0)
     residual = tl.load(residual_ptr + row * stride_residual_row + dims, mask=mask, other=0.0)
-    weight = tl.load(weight_ptr + dims, mask=mask, other=0.0)
     total = (x.to(tl.float32) + residual.to(tl.float32)).to(x.dtype)
+    tl.store(residual_ptr + row * stride_residual_row + dims, total, mask=mask)
     normed = _normalize(total, weight, eps, HIDDEN_SIZE)
-    tl.store(new_residual_ptr + row * HIDDEN_SIZE + dims, total, mask=mask)
     tl.store(normed_ptr + row * HIDDEN_SIZE + dims, normed, mask=mask)
 
 

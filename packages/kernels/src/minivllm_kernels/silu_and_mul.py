@@ -5,6 +5,7 @@ import torch
 import triton
 import triton.language as tl
 
+from minivllm_kernels.early_launch import early_launch, let_next_start, wait_for_inputs
 from minivllm_kernels.tensor_checks import require_dense_rows, require_gate_up
 
 
@@ -26,16 +27,22 @@ def silu_and_mul(x: torch.Tensor) -> torch.Tensor:
     num_tokens, size = x.shape[0], x.shape[1] // 2
     output = torch.empty((num_tokens, size), dtype=x.dtype, device=x.device)
     tile = min(triton.next_power_of_2(size), 1024)
-    _silu_and_mul_kernel[(num_tokens, triton.cdiv(size, tile))](output, x, x.stride(0), SIZE=size, TILE=tile)
+    _silu_and_mul_kernel[(num_tokens, triton.cdiv(size, tile))](
+        output, x, x.stride(0), SIZE=size, TILE=tile, **early_launch(x.device)
+    )
     return output
 
 
 @triton.jit
-def _silu_and_mul_kernel(output_ptr, x_ptr, stride_x_row, SIZE: tl.constexpr, TILE: tl.constexpr):
+def _silu_and_mul_kernel(
+    output_ptr, x_ptr, stride_x_row, SIZE: tl.constexpr, TILE: tl.constexpr, EARLY: tl.constexpr
+):
     """One program computes TILE elements of one row."""
     row = tl.program_id(0).to(tl.int64)
     dims = tl.program_id(1) * TILE + tl.arange(0, TILE)
     mask = dims < SIZE
+    let_next_start(EARLY)
+    wait_for_inputs(EARLY)
     gate = tl.load(x_ptr + row * stride_x_row + dims, mask=mask, other=0.0)
     up = tl.load(x_ptr + row * stride_x_row + SIZE + dims, mask=mask, other=0.0)
     wide_gate = gate.to(tl.float32)

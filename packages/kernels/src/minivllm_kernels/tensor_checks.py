@@ -89,3 +89,75 @@ def require_gate_up(x: torch.Tensor) -> None:
     require_ndim("x", x, 2)
     if x.shape[1] % 2:
         raise InvalidTensor(f"x has rows of {x.shape[1]} elements, expected an even number")
+
+
+def require_fused_heads(
+    heads: torch.Tensor,
+    positions: torch.Tensor,
+    cos_sin_cache: torch.Tensor,
+    slot_mapping: torch.Tensor,
+    key_cache: torch.Tensor,
+    value_cache: torch.Tensor,
+) -> None:
+    """Raise `InvalidTensor` unless `heads` is `[T, Hq + 2 * Hkv, D]` and the rest fits it."""
+    require_kv_cache(key_cache, value_cache)
+    require_ndim("heads", heads, 3)
+    require_dtype("heads", heads, key_cache.dtype)
+    num_tokens, num_heads, head_dim = heads.shape
+    num_kv_heads = key_cache.shape[1]
+    if num_heads % num_kv_heads or num_heads <= 2 * num_kv_heads:
+        raise InvalidTensor(
+            f"heads has {num_heads} heads, expected a multiple of {num_kv_heads} KV heads above twice that"
+        )
+    if key_cache.shape[3] != head_dim:
+        raise InvalidTensor(f"heads has head_dim {head_dim}, the cache has {key_cache.shape[3]}")
+    require_shape("positions", positions, (num_tokens,))
+    require_dtype("positions", positions, torch.int64)
+    require_shape("slot_mapping", slot_mapping, (num_tokens,))
+    require_dtype("slot_mapping", slot_mapping, torch.int64)
+    require_shape("cos_sin_cache", cos_sin_cache, (cos_sin_cache.shape[0], head_dim))
+    require_dtype("cos_sin_cache", cos_sin_cache, torch.float32)
+
+
+def require_linear(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, *, num_rows: int | None = None
+) -> None:
+    """Raise `InvalidTensor` unless `x` `[T, K]` can be multiplied by `weight` `[N, K]`; `num_rows` fixes T."""
+    require_ndim("weight", weight, 2)
+    require_shape("x", x, (x.shape[0] if num_rows is None else num_rows, weight.shape[1]))
+    require_dtype("weight", weight, x.dtype)
+    if not weight.is_contiguous():
+        raise InvalidTensor(f"weight has strides {weight.stride()}, expected it contiguous")
+    if bias is not None:
+        require_shape("bias", bias, (weight.shape[0],))
+        require_dtype("bias", bias, x.dtype)
+
+
+def require_request_tables(
+    slots: torch.Tensor, positions: torch.Tensor, token_ids: torch.Tensor, block_tables: torch.Tensor
+) -> None:
+    """Raise `InvalidTensor` unless the rows' slots and positions fit the requests' tables."""
+    _require_places(slots, positions, token_ids)
+    require_shape("block_tables", block_tables, (token_ids.shape[0], block_tables.shape[-1]))
+    require_dtype("block_tables", block_tables, torch.int32)
+    if not block_tables.is_contiguous():
+        raise InvalidTensor(f"block_tables has strides {block_tables.stride()}, expected it contiguous")
+
+
+def require_greedy_sample(
+    logits: torch.Tensor, token_ids: torch.Tensor, slots: torch.Tensor, positions: torch.Tensor
+) -> None:
+    """Raise `InvalidTensor` unless there is a slot and a position for each row of the logits."""
+    require_ndim("logits", logits, 2)
+    require_dense_rows("logits", logits)
+    require_shape("slots", slots, (logits.shape[0],))
+    _require_places(slots, positions, token_ids)
+
+
+def _require_places(slots: torch.Tensor, positions: torch.Tensor, token_ids: torch.Tensor) -> None:
+    require_ndim("slots", slots, 1)
+    require_shape("positions", positions, tuple(slots.shape))
+    require_ndim("token_ids", token_ids, 2)
+    require_dense_rows("token_ids", token_ids)
+    for name, tensor in (("slots", slots), ("positions", positions), ("token_ids", token_ids)):
+        require_dtype(name, tensor, torch.int64)

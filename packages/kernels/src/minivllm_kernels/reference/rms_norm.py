@@ -2,7 +2,7 @@
 
 import torch
 
-from minivllm_kernels.tensor_checks import require_dtype, require_shape
+from minivllm_kernels.tensor_checks import require_dtype, require_ndim, require_shape
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
@@ -29,25 +29,22 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     return normed.to(x.dtype) * weight
 
 
-def fused_add_rms_norm(
-    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Add `x` to the residual stream and normalize the sum.
+def add_rms_norm(x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    """Add `x` to the residual stream in place and normalize the sum.
 
     Args:
-        x: `[..., H]`.
-        residual: `[..., H]`, dtype of `x`.
+        x: `[T, H]`.
+        residual: `[T, H]`, dtype of `x`; becomes the sum, rounded to its dtype before it is normalized.
         weight: `[H]`, dtype of `x`.
         eps: added to the mean square.
 
     Returns:
-        `(normed, new_residual)`, both `[..., H]`; `new_residual` is the sum, rounded to the dtype of `x`
-        before it is normalized. The arguments are not changed.
+        `[T, H]`, the normalized sum.
 
     Raises:
         InvalidTensor: `residual` or `weight` does not fit `x`.
     """
+    require_ndim("x", x, 2)
     require_shape("residual", residual, tuple(x.shape))
     require_dtype("residual", residual, x.dtype)
-    new_residual = x + residual
-    return rms_norm(new_residual, weight, eps), new_residual
+    return rms_norm(residual.add_(x), weight, eps)
