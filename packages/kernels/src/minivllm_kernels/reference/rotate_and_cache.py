@@ -31,8 +31,7 @@ def rotate_and_cache(
     """
     require_fused_heads(heads, positions, cos_sin_cache, slot_mapping, key_cache, value_cache)
     num_kv_heads = key_cache.shape[1]
-    query, key, value = torch.split(
-        heads, (heads.shape[1] - 2 * num_kv_heads, num_kv_heads, num_kv_heads), dim=1
-    )
+    num_heads = heads.shape[1] - 2 * num_kv_heads
+    query, key, value = torch.split(heads, [num_heads, num_kv_heads, num_kv_heads], dim=1)
     _, rotated_key = rotary_embedding(query, key.clone(), positions, cos_sin_cache)
     reshape_and_cache(rotated_key, value, key_cache, value_cache, slot_mapping)
