@@ -60,6 +60,7 @@ class AsyncEngine:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._submissions: dict[str, Submission] = {}
         self._answers: dict[str, asyncio.Future[Accepted | Refused]] = {}
+        self._queue_time_observers: list[Callable[[float], object]] = []
 
     @classmethod
     def build(cls, config: EngineConfig, *, progress: Progress | None = None) -> Self:
@@ -79,6 +80,10 @@ class AsyncEngine:
     def stats(self) -> EngineStats:
         """Gauges and counters as of the engine's last step."""
         return self._stats
+
+    def observe_queue_times(self, observer: Callable[[float], object]) -> None:
+        """Call `observer` in the event loop with the seconds that each request waited, when it is first scheduled."""
+        self._queue_time_observers.append(observer)
 
     async def start(self) -> None:
         """Start the engine's thread; its results arrive in the running event loop."""
@@ -195,6 +200,9 @@ class AsyncEngine:
 
     def _deliver(self, output: StepOutput) -> None:
         self._stats = output.stats
+        for observer in self._queue_time_observers:
+            for seconds in output.queue_times_s:
+                observer(seconds)
         for answer in output.answers:
             pending = self._answers.get(answer.batch_id)
             if pending is not None and not pending.done():

@@ -15,6 +15,7 @@ from minivllm_runtime.engine.messages import (
     Refused,
     TokenOutput,
 )
+from minivllm_runtime.engine.queue_clock import QueueClock
 from minivllm_runtime.worker.model_runner import ModelRunner
 from minivllm_scheduler import (
     FinishReason,
@@ -48,7 +49,8 @@ class EngineCore:
         self._scheduler = scheduler
         self._kv_manager = kv_manager
         self._runner = runner
-        self._loop = StepLoop(scheduler, runner, run_ahead=run_ahead)
+        self._queue_clock = QueueClock(runner, time.monotonic)
+        self._loop = StepLoop(scheduler, self._queue_clock, run_ahead=run_ahead)
         self.max_num_waiting = max_num_waiting
         self.fatal_error: str | None = None
 
@@ -95,12 +97,17 @@ class EngineCore:
             num_steps=stats.total_steps,
         )
 
+    def take_queue_times(self) -> tuple[float, ...]:
+        """Seconds that requests waited which were first scheduled since the last call."""
+        return self._queue_clock.take()
+
     def _execute(self, command: Command) -> Accepted | Refused | None:
         match command:
             case AddRequests(batch_id, requests):
                 return self._add(batch_id, requests)
             case AbortRequest(request_id):
                 if self._scheduler.abort(request_id, time.monotonic()):
+                    self._queue_clock.remove_request(request_id)
                     self._runner.remove_request(request_id)
                 return None
 
@@ -114,6 +121,7 @@ class EngineCore:
             return Refused(batch_id, str(error), queue_full=False)
         for request in requests:
             self._runner.add_request(request)
+            self._queue_clock.add_request(request.request_id)
         return Accepted(batch_id)
 
     def _report(self, update: RequestUpdate) -> TokenOutput:

@@ -60,7 +60,8 @@ class EngineThread:
             if commands:  # answered now, not when the step is over
                 self._on_output(StepOutput(self._core.execute(commands), (), self._core.stats()))
             if self._core.has_work:
-                self._on_output(StepOutput((), self._core.step(), self._core.stats()))
+                tokens = self._core.step()
+                self._on_output(StepOutput((), tokens, self._core.stats(), self._core.take_queue_times()))
 
     def _take_commands(self, *, wait: bool) -> list[Command]:
         """Everything queued so far; with `wait`, at least one entry."""

@@ -125,11 +125,16 @@ class EngineStats(NamedTuple):
 
 
 class StepOutput(NamedTuple):
-    """What the engine tells its client: answers between two steps, or the tokens of a step."""
+    """What the engine tells its client: answers between two steps, or the tokens of a step.
+
+    Attributes:
+        queue_times_s: How long the requests waited that the step scheduled for the first time.
+    """
 
     answers: tuple[Accepted | Refused, ...]
     tokens: tuple[TokenOutput, ...]
     stats: EngineStats
+    queue_times_s: tuple[float, ...] = ()
 
 
 Command = AddRequests | AbortRequest
