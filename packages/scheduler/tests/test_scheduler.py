@@ -226,7 +226,9 @@ class TestAdd:
         assert not world.scheduler.has_requests
 
     def test_a_full_queue_names_its_limit(self, make_world):
-        world = make_world(8, max_num_waiting=3)
+        world = make_world(8, max_num_seqs=1, max_num_waiting=3)
+        world.add("running", [1], 9)
+        world.step()
         for name in ("a", "b"):
             world.add(name, [1], 1, group="g")
         both = [Request(request_id=name, prompt_token_ids=[1], max_tokens=1) for name in ("c", "d")]
@@ -234,6 +236,16 @@ class TestAdd:
             world.add_all(both)
         world.add_all(both[:1])
         assert world.scheduler.stats().num_waiting == 3
+
+    def test_free_places_count_before_the_limit_of_the_queue(self, make_world):
+        world = make_world(8, max_num_seqs=3, max_num_waiting=2)
+        world.add("running", [1], 9)
+        world.step()
+        burst = [Request(request_id=str(i), prompt_token_ids=[1], max_tokens=1) for i in range(5)]
+        with pytest.raises(QueueFull, match="0 requests wait and 5 more exceed the limit of 4"):
+            world.add_all(burst)
+        world.add_all(burst[:4])
+        assert world.scheduler.stats().num_waiting == 4
 
     def test_an_id_can_be_used_again_once_its_request_has_ended(self, make_world, run_ahead):
         world = make_world(8, run_ahead=run_ahead)

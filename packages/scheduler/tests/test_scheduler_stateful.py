@@ -141,7 +141,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     def build(self, configuration, keeps_launched_steps):
         self.world = self.make_world(run_ahead=self.run_ahead, **configuration)
         self.world.executor.keeps_launched_steps = keeps_launched_steps
-        self.max_num_waiting = configuration["max_num_waiting"]
+        self.max_num_requests = configuration["max_num_waiting"] + configuration["max_num_seqs"]
         self.reserves_all = configuration["admission"] is RESERVE_ALL
         self.num_added = 0
 
@@ -158,7 +158,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         before = world.scheduler.stats()
         if largest > MAX_MODEL_LEN or largest - 1 > pool_tokens:
             expected = RequestTooLarge
-        elif before.num_waiting + len(requests) > self.max_num_waiting:
+        elif before.num_waiting + before.num_running + len(requests) > self.max_num_requests:
             expected = QueueFull
         else:
             self.num_added += len(requests)

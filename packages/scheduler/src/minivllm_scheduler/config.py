@@ -14,7 +14,8 @@ class SchedulerConfig:
         max_num_batched_tokens: Token budget of one step, over all its rows. At least `max_num_seqs`, so that
             every running request gets a token in every step.
         max_model_len: Most tokens of one request, prompt and output.
-        max_num_waiting: Most requests waiting; `add` refuses what goes beyond.
+        max_num_waiting: Most requests waiting beside those that `max_num_seqs` leaves room for; `add` refuses what
+            goes beyond.
         watermark: Share of the pool's blocks that admitting a request leaves free, so that running requests
             can grow before one must be preempted. In [0, 1); ignored when nothing runs. The scheduler's
             default for admission.

@@ -57,7 +57,7 @@ class QueueFull(SchedulerError):
     Attributes:
         num_waiting: Requests waiting now.
         num_added: Requests that were to be added.
-        max_num_waiting: The limit.
+        max_num_waiting: How many may wait now: the limit, and the places free among the running ones.
     """
 
     def __init__(self, num_waiting: int, num_added: int, max_num_waiting: int) -> None:

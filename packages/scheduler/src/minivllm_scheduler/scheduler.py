@@ -97,7 +97,7 @@ class Scheduler:
         Raises:
             DuplicateRequest: An id belongs to a request that has not ended, or occurs twice.
             RequestTooLarge: A request would not fit if it were alone.
-            QueueFull: More than `max_num_waiting` would wait.
+            QueueFull: More than `max_num_waiting` would wait, free places among the running ones counted first.
         """
         new_ids: set[str] = set()
         for request in requests:
@@ -105,8 +105,10 @@ class Scheduler:
                 raise DuplicateRequest(request.request_id)
             new_ids.add(request.request_id)
             self._refuse_what_never_fits(request)
-        if self._num_waiting + len(requests) > self._config.max_num_waiting:
-            raise QueueFull(self._num_waiting, len(requests), self._config.max_num_waiting)
+        # Who comes when nothing runs waits only for the next step.
+        room = self._config.max_num_waiting + self._config.max_num_seqs - len(self._running)
+        if self._num_waiting + len(requests) > room:
+            raise QueueFull(self._num_waiting, len(requests), room)
         self._now = now
         for request in requests:
             rank = self._policies.rank(request, now)

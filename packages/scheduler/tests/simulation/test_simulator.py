@@ -100,7 +100,8 @@ def test_recomputed_tokens_by_hand():
 
 def test_a_full_queue_and_a_request_too_large_are_refused_and_the_rest_is_served():
     rows = [TraceRow(0.0, 5, 5)] * 5 + [TraceRow(0.0, 600, 5)]
-    report = simulate(make_engine(max_num_waiting=3), ConstantCost(1.0), Trace(rows))
+    engine = make_engine(max_num_seqs=1, max_num_batched_tokens=5, max_num_waiting=2)
+    report = simulate(engine, ConstantCost(1.0), Trace(rows))
     assert (report.num_finished, report.num_refused) == (3, 3)
 
 
