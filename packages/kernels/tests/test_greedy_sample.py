@@ -17,6 +17,7 @@ def test_equals_the_twin_ties_included(device, poisoned, vocab_size, dtype):
     token_ids = torch.zeros((8, 6), dtype=torch.int64, device=device)
     twin_ids = token_ids.clone()
     slots, positions = torch.tensor([[7, 0, 2, 4, 1], [0, 5, 3, 3, 1]], device=device)
+    positions = positions.int() if dtype is torch.float16 else positions
     with poisoned():
         sampled = greedy_sample(logits, token_ids, slots, positions)
     assert torch.equal(sampled, reference.greedy_sample(logits, twin_ids, slots, positions))

@@ -22,7 +22,7 @@ def greedy_sample(
         logits: `[R, V]`, rows of any stride.
         token_ids: `[S, L]` int64, written at `[slots, positions]`.
         slots: `[R]` int64, a row of `token_ids` each.
-        positions: `[R]` int64.
+        positions: `[R]` int64 or int32.
 
     Returns:
         `[R]` int64; of several largest logits the first.

@@ -159,5 +159,6 @@ def _require_places(slots: torch.Tensor, positions: torch.Tensor, token_ids: tor
     require_shape("positions", positions, tuple(slots.shape))
     require_ndim("token_ids", token_ids, 2)
     require_dense_rows("token_ids", token_ids)
-    for name, tensor in (("slots", slots), ("positions", positions), ("token_ids", token_ids)):
+    for name, tensor in (("slots", slots), ("token_ids", token_ids)):
         require_dtype(name, tensor, torch.int64)
+    require_dtype("positions", positions, torch.int64, torch.int32)

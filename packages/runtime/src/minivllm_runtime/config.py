@@ -44,7 +44,7 @@ class EngineConfig:
         max_model_len: Most tokens of one request, prompt included; None is what model and pool both allow.
         max_num_seqs: Most requests running at once; None takes 64 on a CPU and 256 on a GPU.
         max_num_batched_tokens: Token budget of one step; None takes 512 on a CPU, where a larger step would keep
-            everybody waiting for more than half a second, and 8192 on a GPU, or `max_num_seqs` where that is more.
+            everybody waiting for more than half a second, and 4096 on a GPU, or `max_num_seqs` where that is more.
         max_num_waiting: Most requests waiting; more are refused.
         scheduling_policy: Who is admitted next: "fcfs" the first that came, "priority" the smallest `priority` (with
             ageing), "fair" the tenant that has had least.

@@ -2,6 +2,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minivllm_kernels.reference.decode_inputs import decode_inputs
 from minivllm_runtime.worker.input_batch import InputBatch
 from minivllm_runtime.worker.request_states import RequestStates
 from minivllm_scheduler import ScheduledRequest
@@ -42,19 +43,21 @@ def test_every_token_finds_its_id_position_and_slot(shapes, data):
     assert batch.next_slots.tolist() == [states.slot(str(r)) for r in sampling]
 
 
-def test_a_decode_batch_is_what_the_general_way_makes_of_rows_of_one_token():
+def test_the_inputs_of_a_decode_step_are_what_the_general_way_makes_of_rows_of_one_token():
     states = RequestStates(8, 64, BLOCK_SIZE, torch.device("cpu"))
     states.pad_with(99)
     for index, length in enumerate((5, 8, 1)):
         states.admit(str(index), range(length), 1, range(20 * index, 20 * index + 3))
     states.flush()
     rows = [ScheduledRequest(str(index), start, 1, (), True) for index, start in enumerate((4, 7, 0))]
-    header = torch.tensor([[states.slot(row.request_id) for row in rows], [row.start for row in rows]])
-    decode = InputBatch.decode(torch.cat((header, header[:1])), states, BLOCK_SIZE)
     general = InputBatch.build(rows, states, BLOCK_SIZE)
-    for name in ("input_ids", "positions", "next_slots", "next_positions"):
-        assert torch.equal(getattr(decode, name), getattr(general, name))
-    for name in ("query_start_loc", "context_lens_device", "block_tables", "slot_mapping"):
-        assert torch.equal(getattr(decode.layout, name), getattr(general.layout, name))
-    padding = torch.tensor([[states.padding_slot], [0], [states.padding_slot]])
-    assert InputBatch.decode(padding, states, BLOCK_SIZE).layout.slot_mapping.tolist() == [99 * BLOCK_SIZE]
+
+    def gather(slots, positions):
+        places = torch.tensor(slots), torch.tensor(positions)
+        return decode_inputs(*places, states.token_ids, states.block_tables, BLOCK_SIZE)
+
+    gathered = gather([states.slot(row.request_id) for row in rows], [row.start for row in rows])
+    layout = general.layout
+    expected = (general.input_ids, layout.context_lens_device, layout.block_tables, layout.slot_mapping)
+    assert all(torch.equal(*pair) for pair in zip(gathered, expected, strict=True))
+    assert gather([states.padding_slot], [0])[3].tolist() == [99 * BLOCK_SIZE]

@@ -46,7 +46,7 @@ class EngineSettings(BaseSettings):
         None, description="Most requests running at once; unset: 64 on a CPU, 256 on a GPU."
     )
     max_num_batched_tokens: int | None = Field(
-        None, description="Token budget of one step; unset: 512 on a CPU, 8192 on a GPU."
+        None, description="Token budget of one step; unset: 512 on a CPU, 4096 on a GPU."
     )
     max_num_waiting: int = Field(1024, description="Most requests waiting; more are refused.")
     scheduling_policy: SchedulingPolicy = Field(

@@ -14,7 +14,7 @@ def greedy_sample(
         logits: `[R, V]`, rows of any stride.
         token_ids: `[S, L]` int64, written at `[slots, positions]`.
         slots: `[R]` int64, a row of `token_ids` each.
-        positions: `[R]` int64.
+        positions: `[R]` int64 or int32.
 
     Returns:
         `[R]` int64; of several largest logits the first.
@@ -25,5 +25,5 @@ def greedy_sample(
     require_greedy_sample(logits, token_ids, slots, positions)
     largest = logits.amax(dim=-1, keepdim=True)
     sampled = (logits == largest).int().argmax(dim=-1)
-    token_ids[slots, positions] = sampled
+    token_ids[slots, positions.long()] = sampled
     return sampled

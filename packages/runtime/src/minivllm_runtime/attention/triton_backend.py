@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from minivllm_kernels.paged_decode_attention import paged_decode_attention
 from minivllm_kernels.paged_prefill_attention import paged_prefill_attention
-from minivllm_kernels.reshape_and_cache import reshape_and_cache
-from minivllm_kernels.rotary_embedding import rotary_embedding
+from minivllm_kernels.rotate_and_cache import rotate_and_cache
 from minivllm_runtime.attention.step_attention import BatchLayout
 from minivllm_runtime.layers.rotary import RotaryTables
 
@@ -57,10 +55,8 @@ class TritonStepAttention:
         """Rotate, write the tokens' K and V, then attend with all their queries in one launch."""
         layout = self._layout
         key_cache, value_cache = self._caches[layer_index]
-        num_kv_heads = key_cache.shape[1]
-        query, key, value = torch.split(heads, [self._num_heads, num_kv_heads, num_kv_heads], dim=1)
-        rotary_embedding(query, key, rotary.positions, rotary.cos_sin)
-        reshape_and_cache(key, value, key_cache, value_cache, layout.slot_mapping)
+        rotate_and_cache(heads, rotary.positions, rotary.cos_sin, layout.slot_mapping, key_cache, value_cache)
+        query = heads[:, : self._num_heads]
         if self._max_query_len == 1:
             return paged_decode_attention(
                 query, key_cache, value_cache, layout.block_tables, layout.context_lens_device, self._scale

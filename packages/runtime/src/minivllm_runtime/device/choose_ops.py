@@ -21,7 +21,7 @@ def choose_ops(device: torch.device, dtype: torch.dtype, config: ModelConfig) ->
         # Imported here: a CPU needs no Triton.
         from minivllm_runtime.device.triton_ops import TritonOps
 
-        return TritonOps()
+        return TritonOps(dtype)
     if dtype != torch.bfloat16 or not _fits_native(config):
         return TorchOps()
     try:

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 from torch.nn import functional
 
-from minivllm_kernels.rms_norm import rms_norm
+from minivllm_kernels.gemv import gemv
+from minivllm_kernels.rms_norm import add_rms_norm, rms_norm
 from minivllm_kernels.silu_and_mul import silu_and_mul
 from minivllm_runtime.attention.triton_backend import TritonAttentionBackend
 from minivllm_runtime.device.interface import Projection
@@ -24,19 +26,30 @@ class TritonNorm:
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
         """Add x to residual in place and normalize the sum."""
-        return rms_norm(residual.add_(x), self._weight, self._eps)
+        return add_rms_norm(x, residual, self._weight, self._eps)
 
 
 class TritonOps:
-    """See interface.DeviceOps."""
+    """See interface.DeviceOps.
+
+    Args:
+        dtype: Of the activations.
+    """
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self._dtype = dtype
 
     def linear(self, weight: Tensor, bias: Tensor | None) -> Projection:
-        """A product by cuBLAS."""
-        return lambda x: functional.linear(x, weight, bias)
+        """A product by cuBLAS; of a single token, where only reading the weight takes time, by a kernel of ours."""
+
+        def project(x: Tensor) -> Tensor:
+            return gemv(x, weight, bias) if x.shape[0] == 1 else functional.linear(x, weight, bias)
+
+        return project
 
     def rms_norm(self, weight: Tensor, eps: float) -> TritonNorm:
         """A norm with weight [H]."""
-        return TritonNorm(weight, eps)
+        return TritonNorm(weight.to(self._dtype), eps)
 
     def silu_and_mul(self, gate_up: Tensor) -> Tensor:
         """silu(first half) · second half."""

@@ -37,7 +37,7 @@ from minivllm_scheduler.recording import Event, RecordingScheduler
 Progress = Callable[[str, int, int], None]
 """Called with (stage, done, total) while an engine is built."""
 
-_DEFAULT_TOKEN_BUDGET = {"cpu": 512, "cuda": 8192}
+_DEFAULT_TOKEN_BUDGET = {"cpu": 512, "cuda": 4096}
 _DEFAULT_MAX_NUM_SEQS = {"cpu": 64, "cuda": 256}
 
 

@@ -68,10 +68,11 @@ class DecodeGraphs:
         for size in sorted(sizes, reverse=True):
             rows = torch.zeros(3, size, dtype=torch.int64, device=self._states.token_ids.device)
             rows[0] = rows[2] = self._states.padding_slot
-            self._run(rows)
+            starts = torch.arange(size + 1, dtype=torch.int32, device=rows.device)
+            self._run(rows, starts)
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, pool=pool):
-                output = self._run(rows)
+                output = self._run(rows, starts)
             pool = graph.pool()
             self._graphs[size] = _Graph(graph, rows, output)
         self._sizes = tuple(sorted(self._graphs))
@@ -100,5 +101,5 @@ class DecodeGraphs:
         positions = [row.start for row in rows] + [0] * len(padding)
         return torch.tensor([slots + padding, positions, targets + padding])
 
-    def _run(self, rows: Tensor) -> DecodeOutput:
-        return self._step(InputBatch.decode(rows, self._states, self._block_size))
+    def _run(self, rows: Tensor, query_start_loc: Tensor) -> DecodeOutput:
+        return self._step(InputBatch.decode(rows, query_start_loc, self._states, self._block_size))

@@ -21,7 +21,7 @@ class InputBatch:
         positions: [T] int64.
         layout: Where the tokens lie in step and cache.
         sampling_tokens: [S] int64; the last token of each row that samples, in row order. None: every token.
-        next_slots, next_positions: [S] int64; where the sampled ids go in the request states.
+        next_slots, next_positions: [S] int64, of decode batches int32; where the sampled ids go in the request states.
     """
 
     input_ids: Tensor
@@ -69,31 +69,39 @@ class InputBatch:
         )
 
     @classmethod
-    def decode(cls, rows: Tensor, states: RequestStates, block_size: int) -> "InputBatch":
-        """The batch of R rows of one token each, all of which sample; nothing in it depends on data of the host.
+    def decode(
+        cls, rows: Tensor, query_start_loc: Tensor, states: RequestStates, block_size: int
+    ) -> "InputBatch":
+        """The batch of R rows of one token each, all of which sample, on a CUDA device.
+
+        One launch of a fixed shape: a CUDA graph may hold it.
 
         Args:
             rows: [3, R] int64 on the device: slots, positions, and the slots that receive the sampled ids.
+            query_start_loc: [R + 1] int32, 0 to R.
             states: Of the requests.
             block_size: Tokens per KV block.
         """
+        # Imported here: a CPU needs no kernels.
+        from minivllm_kernels.decode_inputs import decode_inputs
+
         slots, positions, next_slots = rows.unbind(0)
-        num_rows = len(slots)
-        block_tables = states.block_tables[slots]
-        blocks = block_tables.gather(1, (positions // block_size)[:, None]).squeeze(1).long()
-        next_positions = positions + 1
+        input_ids, context_lens, block_tables, slot_mapping = decode_inputs(
+            slots, positions, states.token_ids, states.block_tables, block_size
+        )
+        lens = (1,) * rows.shape[1]
         return cls(
-            input_ids=states.token_ids[slots, positions],
+            input_ids=input_ids,
             positions=positions,
             layout=BatchLayout(
-                query_lens=(1,) * num_rows,
-                context_lens=(1,) * num_rows,
-                query_start_loc=torch.arange(num_rows + 1, dtype=torch.int32, device=rows.device),
-                context_lens_device=next_positions.int(),
+                query_lens=lens,
+                context_lens=lens,
+                query_start_loc=query_start_loc,
+                context_lens_device=context_lens,
                 block_tables=block_tables,
-                slot_mapping=blocks * block_size + positions % block_size,
+                slot_mapping=slot_mapping,
             ),
             sampling_tokens=None,
             next_slots=next_slots,
-            next_positions=next_positions,
+            next_positions=context_lens,
         )

@@ -65,6 +65,7 @@ class ModelRunner:
         self._backend = backend
         self._kv_cache = kv_cache
         self._states = states
+        self._num_sampled_ids = num_sampled_ids
         self._sampler = StepSampler(states, num_sampled_ids)
         self._prompt_scorer = PromptScorer(model.compute_logits, num_sampled_ids)
         self.logprobs: Mapping[str, TokenLogprobs] = {}
@@ -78,7 +79,8 @@ class ModelRunner:
     def warm_up(self) -> None:
         """Compile what prompts need and capture the decode steps, so that no request has to wait for it; CUDA only."""
         states = self._states
-        for num_tokens in _WARM_UP_PROMPTS:
+        for length in _WARM_UP_PROMPTS:
+            num_tokens = min(length, states.token_ids.shape[1])
             probe = RequestStates(1, num_tokens, self._block_size, states.token_ids.device)
             self._run_probe(probe, num_tokens)
         self._graphs.capture(padded_sizes(states.padding_slot))
@@ -186,9 +188,13 @@ class ModelRunner:
 
     def _decode(self, batch: InputBatch) -> DecodeOutput:
         """The part of a decode step that a graph holds. The most probable ids are right for most requests."""
+        # Imported here: a CPU needs no kernels.
+        from minivllm_kernels.greedy_sample import greedy_sample
+
         logits = self._logits(batch, self._hidden(batch))
-        sampled = self._sampler.most_probable(logits)
-        self._states.token_ids[batch.next_slots, batch.next_positions] = sampled
+        sampled = greedy_sample(
+            logits[:, : self._num_sampled_ids], self._states.token_ids, batch.next_slots, batch.next_positions
+        )
         return DecodeOutput(logits, sampled)
 
     def _sample_decoded(self, rows: Sequence[ScheduledRequest], output: DecodeOutput) -> Sampled:
