@@ -11,17 +11,19 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from minivllm_bench.command_options import command
 from minivllm_bench.engines.dummy_model import read_model_config, write_dummy_model
 from minivllm_bench.engines.interface import Engine, EngineSettings
 from minivllm_bench.engines.registry import check_engine_name, open_engine
 from minivllm_bench.errors import BenchError, InvalidSetting
-from minivllm_bench.live.cli import calibrate_command, truth
+from minivllm_bench.live.cli import CalibrateOptions, TruthOptions, calibrate_engine, truth
 from minivllm_bench.machine import read_machine
 from minivllm_bench.offline import Measurement, measure
 from minivllm_bench.placement import DeviceChoice, DTypeChoice, default_threads, resolve_device, resolve_dtype
 from minivllm_bench.report import RunSettings, to_json, to_table
 from minivllm_bench.scheduler_command import scheduler
 from minivllm_bench.simulate.cli import simulate
+from minivllm_bench.simulate.options import SimulateOptions
 from minivllm_bench.speed_limit import least_seconds, measure_ceilings, read_model_shape
 from minivllm_bench.workloads import Workload, find_workload
 from minivllm_scheduler.simulation import RooflineCost
@@ -32,9 +34,9 @@ INTERRUPTED = 130
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 app.command()(scheduler)
-app.command()(simulate)
-app.command("calibrate")(calibrate_command)
-app.command()(truth)
+app.command("simulate")(command(SimulateOptions, simulate))
+app.command("calibrate")(command(CalibrateOptions, calibrate_engine))
+app.command("truth")(command(TruthOptions, truth))
 
 
 @app.callback()

@@ -3,12 +3,17 @@ import pytest
 from minivllm_bench.errors import InvalidSetting
 from minivllm_bench.simulate.presets import DEVICES, MODELS
 from minivllm_bench.simulate.specs import (
+    parse_admission,
     parse_arrivals,
+    parse_classes,
     parse_cost,
     parse_length,
+    parse_order,
     parse_shared_prefixes,
     parse_sweep,
+    parse_victim,
 )
+from minivllm_scheduler import COST_AWARE, FCFS, RESERVE_ALL, FairShare, PriorityWithAgeing
 from minivllm_scheduler.simulation import (
     ClosedLoop,
     ConstantCost,
@@ -17,6 +22,7 @@ from minivllm_scheduler.simulation import (
     LinearCost,
     LogNormalLength,
     PoissonArrivals,
+    RequestClass,
     SharedPrefixes,
     StepLoad,
     UniformLength,
@@ -38,10 +44,26 @@ from minivllm_scheduler.simulation import (
         (parse_cost, "constant:0.5", ConstantCost(0.5)),
         (parse_cost, "linear:base_s=1,per_token_s=1e-3", LinearCost(base_s=1.0, per_token_s=0.001)),
         (parse_sweep, "num_blocks=5,7", ("num_blocks", (5, 7))),
+        (parse_sweep, "watermark=0,0.1", ("watermark", (0.0, 0.1))),
+        (parse_sweep, "victim=lifo,cost-aware", ("victim", ("lifo", "cost-aware"))),
+        (parse_order, "fcfs", FCFS),
+        (parse_order, "priority", PriorityWithAgeing()),
+        (parse_order, "priority:5", PriorityWithAgeing(5.0)),
+        (parse_victim, "cost-aware", COST_AWARE),
+        (parse_admission, "watermark", None),
+        (parse_admission, "reserve-all", RESERVE_ALL),
+        (parse_classes, None, ()),
+        (parse_classes, "a:0:0.9,b:5:2", (RequestClass("a", 0, 0.9), RequestClass("b", 5, 2.0))),
     ],
 )
 def test_a_text_is_what_it_says(parse, text, expected):
     assert parse("--option", text) == expected
+
+
+def test_a_fair_share_is_a_new_one_each_time():
+    first, second = (parse_order("--order", "fair-share:a=2:b=0.5") for _ in range(2))
+    assert isinstance(first, FairShare)
+    assert first is not second
 
 
 def test_every_device_serves_every_model_within_a_second():
@@ -76,7 +98,18 @@ def test_every_device_serves_every_model_within_a_second():
         (parse_cost, "roofline:h100:gpt-9", "llama-3.1-8b"),
         (parse_cost, "roofline:abacus:llama-3.1-8b", "h100"),
         (parse_sweep, "num_blocks", "NAME=VALUE"),
-        (parse_sweep, "victim=1,2", "num_blocks"),
+        (parse_sweep, "trace=1,2", "num_blocks"),
+        (parse_sweep, "num_blocks=2,2", "differ"),
+        (parse_order, "lifo", "fair-share"),
+        (parse_order, "fcfs:1", "fcfs, priority"),
+        (parse_order, "priority:-1", "ageing_s is -1"),
+        (parse_order, "fair-share:a", "TENANT=WEIGHT"),
+        (parse_order, "fair-share:a=0", "weight of tenant 'a' is 0"),
+        (parse_victim, "random", "least-computed"),
+        (parse_admission, "all", "reserve-all"),
+        (parse_classes, "a:1", "TENANT:PRIORITY:SHARE"),
+        (parse_classes, "a:x:1", "not a number"),
+        (parse_classes, "a:0:0", "share is 0"),
         (parse_sweep, "num_blocks=1,,2", "not a number"),
         (parse_sweep, "num_blocks=1,0", "at least 1"),
     ],

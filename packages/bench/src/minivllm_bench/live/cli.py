@@ -3,8 +3,9 @@
 import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -33,29 +34,47 @@ from minivllm_scheduler.simulation import (
 if TYPE_CHECKING:
     from minivllm_bench.live.live_engine import LiveEngine
 
+WARM_UP_REQUESTS: Final = 8
 T = TypeVar("T")
 
 
-def calibrate_command(
-    *,
-    model: Annotated[str, typer.Option(help="smollm2, a folder, a .gguf file or a hub id.")] = "smollm2",
-    dtype: Annotated[DTypeChoice, typer.Option(help="Of weights, activations and KV cache.")] = "auto",
-    device: Annotated[DeviceChoice, typer.Option(help="Where the engine runs.")] = "auto",
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrateOptions:
+    """What to calibrate; the help of each option says what it is."""
+
+    model: Annotated[str, typer.Option(help="smollm2, a folder, a .gguf file or a hub id.")] = "smollm2"
+    dtype: Annotated[DTypeChoice, typer.Option(help="Of weights, activations and KV cache.")] = "auto"
+    device: Annotated[DeviceChoice, typer.Option(help="Where the engine runs.")] = "auto"
     num_threads: Annotated[
         int | None, typer.Option(min=1, help="CPU threads; PyTorch's choice if not given.")
-    ] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write the cost model to this file.")
-    ] = None,
-) -> None:
+    ] = None
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the cost model to this file.")] = (
+        None
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruthOptions:
+    """What to serve and to simulate; the help of each option says what it is."""
+
+    cost: Annotated[Path, typer.Option(help="What calibrate wrote on this machine.")]
+    requests: options.Requests = 80
+    arrivals: options.Arrivals = "poisson:2"
+    prompt_len: options.PromptLen = "lognormal:80:0.7"
+    output_len: options.OutputLen = "uniform:8:64"
+    seed: options.Seed = 7
+    json_file: options.JsonFile = None
+
+
+def calibrate_engine(chosen: CalibrateOptions) -> None:
     """Run the real engine on this machine, fit a cost model for `simulate` to its steps, and say its error."""
-    _check_folder(json_file)
-    target = resolve_device(device)
+    _check_folder(chosen.json_file)
+    target = resolve_device(chosen.device)
     settings = EngineSettings(
-        model=model,
-        dtype=resolve_dtype(dtype, target),
+        model=chosen.model,
+        dtype=resolve_dtype(chosen.dtype, target),
         device=target,
-        num_threads=num_threads or default_threads(),
+        num_threads=chosen.num_threads or default_threads(),
     )
     machine = read_machine()
 
@@ -68,53 +87,43 @@ def calibrate_command(
 
     calibration, _ = _with_engine(settings, run)
     Console().print(_table(calibration, settings, machine))
-    if json_file is not None:
-        json_file.write_text(cost_file.to_json(calibration, settings, machine), encoding="utf-8")
+    if chosen.json_file is not None:
+        chosen.json_file.write_text(cost_file.to_json(calibration, settings, machine), encoding="utf-8")
 
 
-def truth(
-    *,
-    cost: Annotated[Path, typer.Option(help="What calibrate wrote on this machine.")],
-    requests: options.Requests = 80,
-    arrivals: options.Arrivals = "poisson:2",
-    prompt_len: options.PromptLen = "lognormal:80:0.7",
-    output_len: options.OutputLen = "uniform:8:64",
-    seed: options.Seed = 7,
-    json_file: options.JsonFile = None,
-) -> None:
+def truth(chosen: TruthOptions) -> None:
     """Serve a workload for real, simulate it at the calibrated cost, and compare."""
-    settings = {
-        "requests": requests,
-        "arrivals": arrivals,
-        "prompt_len": prompt_len,
-        "output_len": output_len,
-        "seed": seed,
-    }
-    _check_folder(json_file)
-    calibrated = cost_file.read_cost_file(cost)
-    try:
-        workload = SyntheticWorkload(
-            num_requests=requests,
-            arrivals=parse_arrivals("--arrivals", arrivals),
-            prompt_tokens=parse_length("--prompt-len", prompt_len),
-            output_tokens=parse_length("--output-len", output_len),
-            seed=seed,
-        )
-    except SimulationError as error:
-        raise InvalidSetting(str(error)) from error
+    _check_folder(chosen.json_file)
+    calibrated = cost_file.read_cost_file(chosen.cost)
+    workload = _workload(chosen)
     machine = read_machine()
 
     async def run(engine: "LiveEngine", announce: Callable[[str], None]) -> LiveReport:
         announce("warm-up")
-        await engine.serve(dataclasses.replace(workload, num_requests=min(requests, 8), seed=seed + 1))
-        announce(f"{requests} requests in real time")
+        num_requests = min(chosen.requests, WARM_UP_REQUESTS)
+        await engine.serve(dataclasses.replace(workload, num_requests=num_requests, seed=chosen.seed + 1))
+        announce(f"{chosen.requests} requests in real time")
         return await engine.serve(workload)
 
     live, simulated = _with_engine(calibrated.settings, run)
     figures = comparison.compare(live, simulate(simulated, calibrated.cost, workload))
     Console().print(comparison.to_table(figures))
-    if json_file is not None:
-        json_file.write_text(comparison.to_json(figures, settings, machine), encoding="utf-8")
+    if chosen.json_file is not None:
+        settings = {name: str(value) for name, value in dataclasses.asdict(chosen).items()}
+        chosen.json_file.write_text(comparison.to_json(figures, settings, machine), encoding="utf-8")
+
+
+def _workload(chosen: TruthOptions) -> SyntheticWorkload:
+    try:
+        return SyntheticWorkload(
+            num_requests=chosen.requests,
+            arrivals=parse_arrivals("--arrivals", chosen.arrivals),
+            prompt_tokens=parse_length("--prompt-len", chosen.prompt_len),
+            output_tokens=parse_length("--output-len", chosen.output_len),
+            seed=chosen.seed,
+        )
+    except SimulationError as error:
+        raise InvalidSetting(str(error)) from error
 
 
 def _with_engine(

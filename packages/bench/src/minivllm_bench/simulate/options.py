@@ -1,66 +1,113 @@
-"""The options of `minivllm-bench simulate`: type, help and limits of each."""
+"""The options of `minivllm-bench simulate`: type, help, limits and default of each."""
 
-from enum import StrEnum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from types import MappingProxyType
+from typing import Annotated, Final
 
 import typer
 
-
-class Victim(StrEnum):
-    """Who is preempted."""
-
-    LIFO = "lifo"
-    LEAST_COMPUTED = "least-computed"
-    COST_AWARE = "cost-aware"
-
-
-class Admission(StrEnum):
-    """How much room an admission must leave."""
-
-    WATERMARK = "watermark"
-    RESERVE_ALL = "reserve-all"
-
-
 _LENGTH = "N, uniform:LOW:HIGH or lognormal:MEDIAN:SIGMA"
 
-Trace = Annotated[
-    Path | None, typer.Option(help="A .csv or .jsonl file of requests, in place of a workload.")
-]
 Requests = Annotated[int, typer.Option(min=1, help="Requests of the workload.")]
 Arrivals = Annotated[str, typer.Option(help="poisson:RATE, gamma:RATE:CV or closed:USERS[:THINK_TIME_S].")]
 PromptLen = Annotated[str, typer.Option(help=f"Prompt tokens: {_LENGTH}.")]
 OutputLen = Annotated[str, typer.Option(help=f"Output tokens: {_LENGTH}.")]
-SharedPrefix = Annotated[
-    str | None, typer.Option(help="GROUPS:TOKENS: common beginnings, on top of --prompt-len.")
-]
-Turns = Annotated[str, typer.Option(help=f"Requests of a conversation: {_LENGTH}.")]
-TurnGap = Annotated[float, typer.Option(help="Mean seconds between an answer and the next turn.")]
 Seed = Annotated[int, typer.Option(help="Of the workload.")]
-Cost = Annotated[
-    str,
-    typer.Option(
-        help="constant:SECONDS, linear:TERM=SECONDS,…, roofline:DEVICE:MODEL or calibrate's .json file."
-    ),
-]
-Host = Annotated[float, typer.Option(help="Host seconds per step, on top of the cost.")]
-NumBlocks = Annotated[int, typer.Option(min=1, help="KV blocks in the pool.")]
-BlockSize = Annotated[int, typer.Option(min=1, help="Tokens per block.")]
-PrefixCaching = Annotated[bool, typer.Option(help="Compute equal prefixes once.")]
-RunAhead = Annotated[bool, typer.Option(help="Schedule the next step while one is on the device.")]
-MaxNumSeqs = Annotated[int, typer.Option(help="Most requests running at once.")]
-MaxNumBatchedTokens = Annotated[int, typer.Option(help="Token budget of a step.")]
-MaxModelLen = Annotated[int, typer.Option(help="Most tokens of a request.")]
-MaxNumWaiting = Annotated[int, typer.Option(help="Most requests waiting; more are refused.")]
-VictimChoice = Annotated[Victim, typer.Option(help="Who is preempted.")]
-AdmissionChoice = Annotated[Admission, typer.Option(help="Room that an admission must leave.")]
-Sweep = Annotated[
-    str | None, typer.Option(help="NAME=VALUE,VALUE,…: one simulation each, such as num_blocks=500,1000.")
-]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the results to this file.")]
-PlotFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--plot", help="Write an SVG: TTFT over the swept setting; without a sweep KV use over time."
-    ),
-]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulateOptions:
+    """What to simulate, and what to do with the results; the help of each option says what it is."""
+
+    trace: Annotated[
+        Path | None, typer.Option(help="A .csv or .jsonl file of requests, in place of a workload.")
+    ] = None
+    requests: Requests = 1000
+    arrivals: Arrivals = "poisson:1"
+    prompt_len: PromptLen = "512"
+    output_len: OutputLen = "128"
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(min=1, help="What requests ask for; a stop id ends answers that are shorter."),
+    ] = None
+    shared_prefix: Annotated[
+        str | None, typer.Option(help="GROUPS:TOKENS: common beginnings, on top of --prompt-len.")
+    ] = None
+    turns: Annotated[str, typer.Option(help=f"Requests of a conversation: {_LENGTH}.")] = "1"
+    turn_gap_s: Annotated[float, typer.Option(help="Mean seconds between an answer and the next turn.")] = 0.0
+    classes: Annotated[
+        str | None, typer.Option(help="TENANT:PRIORITY:SHARE,…: whose requests they are, and how urgent.")
+    ] = None
+    seed: Seed = 0
+    cost: Annotated[
+        str,
+        typer.Option(
+            help="constant:SECONDS, linear:TERM=SECONDS,…, roofline:DEVICE:MODEL or calibrate's .json file."
+        ),
+    ] = "roofline:h100:llama-3.1-8b"
+    host_s: Annotated[float, typer.Option(help="Host seconds per step, on top of the cost.")] = 0.0
+    num_blocks: Annotated[int, typer.Option(min=1, help="KV blocks in the pool.")] = 4096
+    block_size: Annotated[int, typer.Option(min=1, help="Tokens per block.")] = 16
+    prefix_caching: Annotated[bool, typer.Option(help="Compute equal prefixes once.")] = True
+    run_ahead: Annotated[bool, typer.Option(help="Schedule the next step while one is on the device.")] = True
+    max_num_seqs: Annotated[int, typer.Option(help="Most requests running at once.")] = 256
+    max_num_batched_tokens: Annotated[int, typer.Option(help="Token budget of a step.")] = 2048
+    max_model_len: Annotated[int, typer.Option(help="Most tokens of a request.")] = 8192
+    max_num_waiting: Annotated[int, typer.Option(help="Most requests waiting; more are refused.")] = 1_000_000
+    prefill_chunk_size: Annotated[
+        int | None, typer.Option(help="Most tokens of one request in a step; not given, the whole budget.")
+    ] = None
+    order: Annotated[
+        str,
+        typer.Option(help="Who waits in front: fcfs, priority[:AGEING_S] or fair-share[:TENANT=WEIGHT…]."),
+    ] = "fcfs"
+    max_overtaking: Annotated[
+        int, typer.Option(help="Requests that may pass the oldest one in a row, whatever the order.")
+    ] = 256
+    admission: Annotated[
+        str, typer.Option(help="Room that an admission must leave: watermark or reserve-all.")
+    ] = "watermark"
+    watermark: Annotated[float, typer.Option(help="Share of the pool that an admission leaves free.")] = 0.01
+    victim: Annotated[str, typer.Option(help="Who is preempted: lifo, least-computed or cost-aware.")] = (
+        "lifo"
+    )
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=VALUE,VALUE,…: one simulation each; given twice, one for every pair."),
+    ] = None
+    json_file: JsonFile = None
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="Write a .png or .svg: a curve over the swept values, else KV use over time."),
+    ] = None
+    plot_metric: Annotated[
+        str | None, typer.Option(help="What the curve shows, such as ttft-p99 or recomputed-tokens.")
+    ] = None
+
+
+SWEPT: Final[Mapping[str, Callable[[str], int | float | str]]] = MappingProxyType(
+    {
+        **dict.fromkeys(
+            (
+                "num_blocks",
+                "block_size",
+                "max_num_seqs",
+                "max_num_batched_tokens",
+                "prefill_chunk_size",
+                "max_overtaking",
+                "max_tokens",
+                "requests",
+                "seed",
+            ),
+            int,
+        ),
+        **dict.fromkeys(("watermark", "host_s"), float),
+        **dict.fromkeys(
+            ("arrivals", "prompt_len", "output_len", "cost", "order", "admission", "victim"), str
+        ),
+    }
+)
+"""Options that a sweep may change, and what reads a value of each."""

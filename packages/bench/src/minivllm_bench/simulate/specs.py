@@ -3,13 +3,28 @@
 Every function raises `InvalidSetting`, with the option, the text and what is allowed, for a text it cannot use.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from minivllm_bench.errors import InvalidSetting
 from minivllm_bench.live.cost_file import read_cost_file
+from minivllm_bench.simulate.options import SWEPT
 from minivllm_bench.simulate.presets import DEVICES, MODELS
+from minivllm_scheduler import (
+    COST_AWARE,
+    FCFS,
+    LEAST_COMPUTED,
+    LIFO,
+    RESERVE_ALL,
+    AdmissionPolicy,
+    FairShare,
+    PriorityWithAgeing,
+    SchedulerError,
+    VictimPolicy,
+    WaitingOrder,
+)
 from minivllm_scheduler.simulation import (
     ArrivalProcess,
     ClosedLoop,
@@ -21,16 +36,20 @@ from minivllm_scheduler.simulation import (
     LinearCost,
     LogNormalLength,
     PoissonArrivals,
+    RequestClass,
     RooflineCost,
     SharedPrefixes,
-    SimulationError,
     UniformLength,
 )
 from minivllm_scheduler.simulation.linear_cost import WEIGHTS
 
 T = TypeVar("T")
-SWEPT: Final = ("num_blocks", "block_size", "max_num_seqs", "max_num_batched_tokens")
-"""Settings that a sweep may change."""
+VICTIMS: Final[Mapping[str, VictimPolicy]] = MappingProxyType(
+    {"lifo": LIFO, "least-computed": LEAST_COMPUTED, "cost-aware": COST_AWARE}
+)
+ADMISSIONS: Final[Mapping[str, AdmissionPolicy | None]] = MappingProxyType(
+    {"watermark": None, "reserve-all": RESERVE_ALL}
+)
 
 
 def parse_length(option: str, text: str) -> LengthDistribution:
@@ -87,15 +106,56 @@ def parse_cost(option: str, text: str) -> CostModel:
     )
 
 
-def parse_sweep(option: str, text: str) -> tuple[str, tuple[int, ...]]:
-    """`NAME=VALUE,VALUE,…`: one of `SWEPT` and its values, each at least 1."""
+def parse_order(option: str, text: str) -> WaitingOrder:
+    """`fcfs`, `priority[:AGEING_S]` or `fair-share[:TENANT=WEIGHT:…]`; a new one at each call, for they keep state."""
+    kind, *rest = text.split(":")
+    if kind == "fcfs" and not rest:
+        return FCFS
+    if kind == "priority" and len(rest) <= 1:
+        return _built(option, text, lambda: PriorityWithAgeing(*map(float, rest)))
+    if kind == "fair-share" and all("=" in entry for entry in rest):
+        weights = [entry.split("=", 1) for entry in rest]
+        return _built(option, text, lambda: FairShare({tenant: float(weight) for tenant, weight in weights}))
+    raise _refusal(option, text, "fcfs, priority[:AGEING_S] or fair-share[:TENANT=WEIGHT:…]")
+
+
+def parse_victim(option: str, text: str) -> VictimPolicy:
+    """One of `VICTIMS`."""
+    return _named(option, text, VICTIMS)
+
+
+def parse_admission(option: str, text: str) -> AdmissionPolicy | None:
+    """One of `ADMISSIONS`; None is the watermark of the scheduler's limits."""
+    return _named(option, text, ADMISSIONS)
+
+
+def parse_classes(option: str, text: str | None) -> tuple[RequestClass, ...]:
+    """`TENANT:PRIORITY:SHARE,…`; none for None."""
+    if text is None:
+        return ()
+    entries = [entry.split(":") for entry in text.split(",")]
+    if any(len(entry) != 3 for entry in entries):
+        raise _refusal(option, text, "TENANT:PRIORITY:SHARE,…")
+    return _built(
+        option,
+        text,
+        lambda: tuple(
+            RequestClass(tenant, int(priority), float(share)) for tenant, priority, share in entries
+        ),
+    )
+
+
+def parse_sweep(option: str, text: str) -> tuple[str, tuple[int | float | str, ...]]:
+    """`NAME=VALUE,VALUE,…`: one of `SWEPT` and its values; a whole number is at least 1."""
     name, found, values = text.partition("=")
     if not found or name not in SWEPT:
         raise _refusal(option, text, f"NAME=VALUE,VALUE,… with NAME of {', '.join(SWEPT)}")
-    numbers = _built(option, text, lambda: tuple(int(value) for value in values.split(",")))
-    if min(numbers) < 1:
+    parsed = _built(option, text, lambda: tuple(SWEPT[name](value) for value in values.split(",")))
+    if any(isinstance(value, int) and value < 1 for value in parsed):
         raise _refusal(option, text, "values of at least 1")
-    return name, numbers
+    if len(set(parsed)) < len(parsed):
+        raise _refusal(option, text, "values that differ")
+    return name, parsed
 
 
 def _parse_linear(option: str, text: str, terms: str) -> LinearCost:
@@ -115,10 +175,16 @@ def _parse_linear(option: str, text: str, terms: str) -> LinearCost:
     return _built(option, text, build)
 
 
+def _named(option: str, text: str, known: Mapping[str, T]) -> T:
+    if text not in known:
+        raise _refusal(option, text, f"one of {', '.join(known)}")
+    return known[text]
+
+
 def _built(option: str, text: str, build: Callable[[], T]) -> T:
     try:
         return build()
-    except SimulationError as error:
+    except SchedulerError as error:
         raise InvalidSetting(f"{option} {text}: {error}") from error
     except ValueError as error:
         raise InvalidSetting(f"{option} is {text!r}: not a number where one belongs") from error

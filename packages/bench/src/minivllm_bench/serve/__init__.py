@@ -1,0 +1,1 @@
+"""`minivllm-bench serve`: the load on a server, from requests on the wire to latencies."""
