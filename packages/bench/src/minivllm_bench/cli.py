@@ -22,6 +22,8 @@ from minivllm_bench.offline import Measurement, measure
 from minivllm_bench.placement import DeviceChoice, DTypeChoice, default_threads, resolve_device, resolve_dtype
 from minivllm_bench.report import RunSettings, to_json, to_table
 from minivllm_bench.scheduler_command import scheduler
+from minivllm_bench.serve.cli import serve
+from minivllm_bench.serve.options import ServeOptions
 from minivllm_bench.simulate.cli import simulate
 from minivllm_bench.simulate.options import SimulateOptions
 from minivllm_bench.speed_limit import least_seconds, measure_ceilings, read_model_shape
@@ -34,6 +36,7 @@ INTERRUPTED = 130
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 app.command()(scheduler)
+app.command("serve")(command(ServeOptions, serve))
 app.command("simulate")(command(SimulateOptions, simulate))
 app.command("calibrate")(command(CalibrateOptions, calibrate_engine))
 app.command("truth")(command(TruthOptions, truth))

@@ -1,5 +1,6 @@
 """Client processes, so that the client is as fast as the cores it is given: each sends its share of a run."""
 
+import signal
 from collections.abc import Sequence
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -74,10 +75,13 @@ def _checked(report: ShareReport | str) -> ShareReport:
 
 def serve_shares(line: "Connection[ShareReport | str | None, Share | None]") -> None:
     """The life of a client process: a share comes, None goes, None comes, and the report goes."""
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # The parent ends this process; a second traceback helps nobody.
     while True:
         try:
             share = line.recv()
-        except (EOFError, KeyboardInterrupt):
+        except EOFError:
             return
         assert share is not None, "a run begins with a share"
         client = Client(share)
