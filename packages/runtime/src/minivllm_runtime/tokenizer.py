@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
@@ -14,6 +14,22 @@ from minivllm_runtime.chat_template import ChatTemplate
 from minivllm_runtime.errors import InvalidParameter
 
 _SPACE_MARK = "▁"
+
+
+class TokenizerParts(NamedTuple):
+    """Everything a Tokenizer is made of, as strings and numbers.
+
+    Attributes:
+        backend: JSON of the tokenizers library.
+        special_tokens, eos_token_ids, chat_template: As in Tokenizer.
+    """
+
+    backend: str
+    special_tokens: dict[str, str]
+    eos_token_ids: tuple[int, ...]
+    chat_template: str | None
+
+
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
 _MAX_NFC_SHRINKAGE = 3
 """Composing takes no text to less than a third of its UTF-8 bytes: three Hangul jamo to one syllable."""
@@ -64,12 +80,32 @@ class Tokenizer:
         self.vocab_size = max(
             backend.get_vocab_size(with_added_tokens=False), max(self._added, default=-1) + 1
         )
+        self._template_source = chat_template
         self._chat_template = (
             None if chat_template is None else ChatTemplate(chat_template, self.special_tokens)
         )
         self._token_bytes: dict[int, bytes] = {}
         self._is_byte_level = _uses(backend.decoder, "ByteLevel")
         self._is_sentencepiece = not self._is_byte_level and _uses(backend.decoder, "ByteFallback")
+
+    def parts(self) -> TokenizerParts:
+        """What another process needs to make an equal tokenizer; see `from_parts`."""
+        return TokenizerParts(
+            self.backend.to_str(),
+            self.special_tokens,
+            tuple(sorted(self.eos_token_ids)),
+            self._template_source,
+        )
+
+    @classmethod
+    def from_parts(cls, parts: TokenizerParts) -> "Tokenizer":
+        """The tokenizer that `parts` was taken from."""
+        return cls(
+            Backend.from_str(parts.backend),
+            special_tokens=parts.special_tokens,
+            eos_token_ids=parts.eos_token_ids,
+            chat_template=parts.chat_template,
+        )
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Token ids of a raw prompt, with BOS only where this tokenizer adds one.

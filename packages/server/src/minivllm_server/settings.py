@@ -13,8 +13,8 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from minivllm_runtime.config import Device, DType, EngineConfig, LoadFormat, SchedulingPolicy
 from minivllm_runtime.errors import InvalidParameter
-from minivllm_server.api_keys import KeyRing, parse_key, read_key_file
-from minivllm_server.rate_limit import KeyLimits
+from minivllm_server.api_keys import KeyLimits, KeyRing, parse_key, read_key_file
+from minivllm_server.logs import LogFormat, LogLevel
 
 ENV_PREFIX = "MINIVLLM_"
 
@@ -55,6 +55,10 @@ class EngineSettings(BaseSettings):
     enable_prefix_caching: bool = Field(True, description="Reuse the KV blocks of equal prompt prefixes.")
     run_ahead: bool | None = Field(None, description="Schedule a step while one runs; unset: on a GPU only.")
     num_threads: int | None = Field(None, description="CPU threads for tensor work.")
+    engine_process: bool | None = Field(
+        None,
+        description="Compute in a process of its own, apart from HTTP and text; unset: where there is a GPU.",
+    )
 
     def engine_config(self) -> EngineConfig:
         """Returns the engine's part of the settings.
@@ -95,6 +99,14 @@ class ServerSettings(EngineSettings):
     )
     trusted_proxy: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="Address(es) or network(s) whose X-Forwarded-For and -Proto are believed."
+    )
+    log_format: LogFormat = Field("text", description="Of the lines on stderr.")
+    log_level: LogLevel = Field(
+        "info", description="Least severe messages that are logged; info has every request."
+    )
+    log_prompts: bool = Field(False, description="Log what clients ask, too.")
+    otlp_endpoint: str | None = Field(
+        None, description="URL of an OpenTelemetry collector that gets traces; needs minivllm-server[otel]."
     )
     max_body_bytes: int = Field(8 * 2**20, ge=1, description="Larger request bodies are refused unread.")
     drain_timeout_s: float = Field(

@@ -31,7 +31,15 @@ def load_library() -> ctypes.CDLL:
     """
     if not torch.cpu._is_avx512_bf16_supported():
         raise CpuKernelsUnavailable("this processor has no AVX512-BF16")
-    path = _cache_folder() / f"cpu-kernels-{_digest()}.so"
+    folder = _cache_folder()
+    if folder is not None:
+        return _load(folder)
+    with tempfile.TemporaryDirectory(prefix="minivllm-") as own:
+        return _load(Path(own))  # what is loaded stays when its file goes
+
+
+def _load(folder: Path) -> ctypes.CDLL:
+    path = folder / f"cpu-kernels-{_digest()}.so"
     if not path.exists():
         _compile(path)
     try:
@@ -47,8 +55,8 @@ def _digest() -> str:
     return content.hexdigest()[:16]
 
 
-def _cache_folder() -> Path:
-    """Where compiled kernels stay; a folder of this process alone if there is no writable home."""
+def _cache_folder() -> Path | None:
+    """Where compiled kernels stay; None if there is no writable home."""
     try:
         folder = Path.home() / ".cache" / "minivllm"
         folder.mkdir(parents=True, exist_ok=True)
@@ -56,7 +64,7 @@ def _cache_folder() -> Path:
             return folder
     except (OSError, RuntimeError):
         pass
-    return Path(tempfile.mkdtemp(prefix="minivllm-"))
+    return None
 
 
 def _compile(path: Path) -> None:

@@ -1,13 +1,14 @@
-"""The engine for asyncio programs: an engine core in its thread, text in the event loop."""
+"""The engine for asyncio programs: an engine core elsewhere, text in the event loop."""
+
+from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from minivllm_runtime.config import EngineConfig
-from minivllm_runtime.engine.builder import BuiltEngine, Progress, build_engine
-from minivllm_runtime.engine.engine_thread import EngineThread
+from minivllm_runtime.engine.connection import Engine
 from minivllm_runtime.engine.input_processor import InputProcessor
 from minivllm_runtime.engine.messages import (
     AbortRequest,
@@ -22,6 +23,9 @@ from minivllm_runtime.engine.output_processor import OutputProcessor
 from minivllm_runtime.engine.submission import Submission
 from minivllm_runtime.errors import EngineDead, InvalidParameter, QueueFull
 from minivllm_runtime.sampling_params import SamplingParams
+
+if TYPE_CHECKING:
+    from minivllm_runtime.engine.builder import Progress
 
 _ENCODER_THREADS = 2
 _T = TypeVar("_T")
@@ -42,22 +46,21 @@ class AsyncEngine:
         error: Why the engine is dead; None while it works.
     """
 
-    def __init__(self, built: BuiltEngine) -> None:
-        self.model_config = built.model_config
-        self.tokenizer = built.tokenizer
-        self.dtype = str(built.dtype).removeprefix("torch.")
-        self.device = str(built.device)
-        self.num_blocks, self.block_size = built.num_blocks, built.block_size
-        self.max_model_len = built.max_model_len
+    def __init__(self, engine: Engine) -> None:
+        self.model_config = engine.model_config
+        self.tokenizer = engine.tokenizer
+        self.dtype, self.device = engine.dtype_name, engine.device_name
+        self.num_blocks, self.block_size = engine.num_blocks, engine.block_size
+        self.max_model_len = engine.max_model_len
         self.error: str | None = None
-        self._stats = built.core.stats()
+        self._stats = engine.stats()
         self._input = InputProcessor(
-            built.tokenizer, built.model_config, built.max_model_len, built.num_blocks * built.block_size
+            engine.tokenizer, engine.model_config, engine.max_model_len, engine.num_blocks * engine.block_size
         )
-        self._output = OutputProcessor(built.tokenizer)
-        self._thread = EngineThread(built.core, self._output_from_thread, self._death_from_thread)
+        self._output = OutputProcessor(engine.tokenizer)
+        self._connection = engine.connect()
+        self._is_started = False
         self._encoders = ThreadPoolExecutor(_ENCODER_THREADS, thread_name_prefix="minivllm-encoder")
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._submissions: dict[str, Submission] = {}
         self._answers: dict[str, asyncio.Future[Accepted | Refused]] = {}
         self._queue_time_observers: list[Callable[[float], object]] = []
@@ -70,12 +73,19 @@ class AsyncEngine:
             ModelLoadError: the model is missing, damaged or of an unsupported kind.
             InvalidParameter: a setting does not fit the model or the machine.
         """
+        # Imported here: a client of an engine process needs no tensor library.
+        if config.uses_engine_process:
+            from minivllm_runtime.engine.process.remote_engine import RemoteEngine
+
+            return cls(RemoteEngine.spawn(config, progress=progress))
+        from minivllm_runtime.engine.builder import build_engine
+
         return cls(build_engine(config, progress=progress))
 
     @property
     def is_alive(self) -> bool:
         """Whether the engine runs and can serve."""
-        return self._loop is not None and self.error is None
+        return self._is_started and self.error is None
 
     def stats(self) -> EngineStats:
         """Gauges and counters as of the engine's last step."""
@@ -87,12 +97,12 @@ class AsyncEngine:
 
     async def start(self) -> None:
         """Start the engine's thread; its results arrive in the running event loop."""
-        self._loop = asyncio.get_running_loop()
-        self._thread.start()
+        await self._connection.start(self._deliver, self._die)
+        self._is_started = True
 
     async def shutdown(self) -> None:
         """Stop the engine after its current step; submissions that are still open fail with EngineDead."""
-        await asyncio.to_thread(self._thread.stop)
+        await self._connection.stop()
         self._die("the engine was shut down")
         self._encoders.shutdown(wait=False)
 
@@ -181,7 +191,7 @@ class AsyncEngine:
         answer = asyncio.get_running_loop().create_future()
         self._answers[request_id] = answer
         try:
-            self._thread.send(AddRequests(request_id, requests))
+            self._connection.send(AddRequests(request_id, requests))
             match await answer:
                 case Refused(message=message, queue_full=True):
                     raise QueueFull(message)
@@ -196,7 +206,7 @@ class AsyncEngine:
 
     def _abort_requests(self, request_ids: Sequence[str]) -> None:
         for request_id in request_ids:
-            self._thread.send(AbortRequest(request_id))
+            self._connection.send(AbortRequest(request_id))
 
     def _deliver(self, output: StepOutput) -> None:
         self._stats = output.stats
@@ -223,11 +233,3 @@ class AsyncEngine:
         for answer in self._answers.values():
             if not answer.done():
                 answer.set_exception(EngineDead(self.error))
-
-    def _output_from_thread(self, output: StepOutput) -> None:
-        assert self._loop is not None, "the thread runs only after start"
-        self._loop.call_soon_threadsafe(self._deliver, output)
-
-    def _death_from_thread(self, reason: str) -> None:
-        assert self._loop is not None, "the thread runs only after start"
-        self._loop.call_soon_threadsafe(self._die, reason)

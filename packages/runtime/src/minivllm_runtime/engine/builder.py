@@ -14,6 +14,8 @@ from minivllm_kvcache import KVCacheManager
 from minivllm_runtime.config import EngineConfig, SchedulingPolicy
 from minivllm_runtime.device.choose_ops import choose_ops
 from minivllm_runtime.engine.engine_core import EngineCore
+from minivllm_runtime.engine.messages import EngineStats
+from minivllm_runtime.engine.thread_connection import ThreadConnection
 from minivllm_runtime.errors import InvalidParameter
 from minivllm_runtime.loader.checkpoint import Checkpoint, open_checkpoint
 from minivllm_runtime.loader.dummy_checkpoint import DummyCheckpoint
@@ -62,6 +64,24 @@ class BuiltEngine:
     num_blocks: int
     block_size: int
     max_model_len: int
+
+    @property
+    def dtype_name(self) -> str:
+        """Of weights and KV cache: "bfloat16", for example."""
+        return str(self.dtype).removeprefix("torch.")
+
+    @property
+    def device_name(self) -> str:
+        """Where it runs: "cpu" or "cuda"."""
+        return self.device.type
+
+    def stats(self) -> EngineStats:
+        """Gauges and counters at this moment."""
+        return self.core.stats()
+
+    def connect(self) -> ThreadConnection:
+        """A connection to the core, which then runs in a thread of its own."""
+        return ThreadConnection(self.core)
 
 
 def build_engine(

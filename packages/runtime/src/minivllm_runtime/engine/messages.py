@@ -1,10 +1,12 @@
 """What crosses the border between the engine core (ids only) and its clients (text).
 
-All of it is frozen and made of numbers, strings, tuples and frozensets, so that a process boundary can be put here.
+All of it is frozen and made of numbers, strings, tuples and frozensets: `process/` sends it to another process.
 """
 
 from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from minivllm_scheduler import FinishReason
 
@@ -23,6 +25,7 @@ class EngineRequest:
         repetition_penalty, presence_penalty, frequency_penalty: As in SamplingParams.
         logit_bias: Pairs of id and bias, each id once.
         logprobs, prompt_logprobs: As in SamplingParams. Siblings share the first one's prompt, which alone reports it.
+        json_schema: Text of the schema that the output follows.
         seed: Resolved to 0 <= seed < 2**64.
         choice: Index among the siblings of one prompt; part of the counter of every draw.
         group: Shared by the siblings; they wait until the first one's prompt is cached.
@@ -44,6 +47,7 @@ class EngineRequest:
     logit_bias: tuple[tuple[int, float], ...] = ()
     logprobs: int | None = None
     prompt_logprobs: int | None = None
+    json_schema: str | None = None
     seed: int = 0
     choice: int = 0
     group: str | None = None
@@ -52,31 +56,32 @@ class EngineRequest:
     cache_salt: str = ""
 
 
-class AddRequests(NamedTuple):
+class AddRequests(msgspec.Struct, frozen=True):
     """Command: accept all of these requests or none. Answered by one Accepted or Refused of the same batch id."""
 
     batch_id: str
     requests: tuple[EngineRequest, ...]
 
 
-class AbortRequest(NamedTuple):
+class AbortRequest(msgspec.Struct, frozen=True):
     """Command: end one request, in whatever state; unknown and finished ids are ignored. Not answered."""
 
     request_id: str
 
 
-class Accepted(NamedTuple):
+class Accepted(msgspec.Struct, frozen=True, tag=True):
     """Answer: the batch is in the queue."""
 
     batch_id: str
 
 
-class Refused(NamedTuple):
-    """Answer: the batch is not in the queue. `queue_full` tells "not now" from "never"."""
+class Refused(msgspec.Struct, frozen=True, tag=True):
+    """Answer: the batch is not in the queue. `queue_full` tells "not now" from "never"; `param` is at fault."""
 
     batch_id: str
     message: str
     queue_full: bool
+    param: str = "prompt"
 
 
 class TokenLogprobs(NamedTuple):

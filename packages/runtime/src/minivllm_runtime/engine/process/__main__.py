@@ -1,0 +1,94 @@
+"""The program of an engine process: its configuration comes in as one line of JSON, then it serves until input ends.
+
+Standard output belongs to the parent (see `startup`); whatever else is printed goes to standard error. When the
+parent closes standard input, or dies and leaves it closed, the process ends at once.
+"""
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+import zmq
+
+from minivllm_runtime.config import EngineConfig
+from minivllm_runtime.engine.builder import BuiltEngine, build_engine
+from minivllm_runtime.engine.process.engine_server import EngineServer
+from minivllm_runtime.engine.process.startup import Announcement, Failed, Loading, Ready
+from minivllm_runtime.engine.process.wire import EngineDescription
+from minivllm_runtime.errors import InvalidParameter, ModelLoadError
+
+_LAST_WORDS_TIMEOUT_MS = 1000
+_MOST_UNREAD_MESSAGES = 10_000
+
+
+def main() -> int:
+    """Build and serve; the exit code is 0 only if the parent ended us."""
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # the terminal sends it to the whole group; the parent decides
+    parent = _take_standard_output()
+    config = msgspec.json.decode(sys.stdin.buffer.readline(), type=EngineConfig)
+    folder = Path(tempfile.mkdtemp(prefix="minivllm-"))
+    threading.Thread(target=_end_with_parent, args=(folder,), daemon=True).start()
+    try:
+        built = build_engine(config, progress=lambda *stage: _announce(parent, Loading(*stage)))
+        return _serve(built, f"ipc://{folder}/engine", parent)
+    except InvalidParameter as error:
+        _announce(parent, Failed("InvalidParameter", str(error), error.param))
+    except ModelLoadError as error:
+        _announce(parent, Failed("ModelLoadError", str(error)))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return 1
+
+
+def _serve(built: BuiltEngine, address: str, parent: BinaryIO) -> int:
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
+        socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        socket.setsockopt(zmq.SNDHWM, _MOST_UNREAD_MESSAGES)
+        socket.setsockopt(zmq.LINGER, _LAST_WORDS_TIMEOUT_MS)
+        socket.bind(address)
+        _announce(parent, Ready(address))
+        EngineServer(built.core, _describe(built), socket).serve()
+    return 1
+
+
+def _describe(built: BuiltEngine) -> EngineDescription:
+    return EngineDescription(
+        built.tokenizer.parts(),
+        built.model_config,
+        built.dtype_name,
+        built.device_name,
+        built.num_blocks,
+        built.block_size,
+        built.max_model_len,
+        built.stats(),
+    )
+
+
+def _take_standard_output() -> BinaryIO:
+    """The real standard output; libraries that print find standard error in its place."""
+    parent = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return parent
+
+
+def _announce(parent: BinaryIO, announcement: Announcement) -> None:
+    parent.write(msgspec.json.encode(announcement) + b"\n")
+    parent.flush()
+
+
+def _end_with_parent(folder: Path) -> None:
+    sys.stdin.buffer.read()
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

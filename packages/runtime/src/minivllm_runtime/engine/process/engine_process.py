@@ -1,0 +1,98 @@
+"""Starts an engine process and ends it."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from minivllm_runtime.config import EngineConfig
+from minivllm_runtime.engine.process.startup import Failed, Loading, Ready, decode_announcement
+from minivllm_runtime.errors import EngineDead, InvalidParameter, ModelLoadError
+
+_STOP_TIMEOUT_S = 5
+
+
+class EngineProcess:
+    """A running engine process, a child of ours. It ends when we do.
+
+    Attributes:
+        address: Where clients connect to.
+    """
+
+    def __init__(self, process: "subprocess.Popen[bytes]", address: str) -> None:
+        self._process = process
+        self.address = address
+
+    @classmethod
+    def spawn(
+        cls, config: EngineConfig, *, progress: Callable[[str, int, int], None] | None = None
+    ) -> "EngineProcess":
+        """Start a process and wait until its engine is ready.
+
+        Raises:
+            ModelLoadError, InvalidParameter: as `build_engine` does.
+            EngineDead: the process ended otherwise.
+        """
+        command = [sys.executable, "-m", "minivllm_runtime.engine.process"]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603 - ourselves
+        try:
+            return cls(process, _await_ready(process, config, progress))
+        except BaseException:
+            process.kill()
+            _reap(process)
+            raise
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._process.pid
+
+    def close(self) -> None:
+        """End the process, whatever it does at the moment. May be called again."""
+        assert self._process.stdin is not None, "it is a pipe"
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        _reap(self._process)
+        # The process removes the folder of its socket, unless it was killed.
+        shutil.rmtree(Path(self.address.removeprefix("ipc://")).parent, ignore_errors=True)
+
+
+def _await_ready(
+    process: "subprocess.Popen[bytes]",
+    config: EngineConfig,
+    progress: Callable[[str, int, int], None] | None,
+) -> str:
+    """Send the configuration, follow the announcements; returns the address."""
+    assert process.stdin is not None, "it is a pipe"
+    assert process.stdout is not None, "it is a pipe"
+    with suppress(BrokenPipeError):  # then its output ends, too
+        process.stdin.write(msgspec.json.encode(config) + b"\n")
+        process.stdin.flush()
+    for line in process.stdout:
+        match decode_announcement(line):
+            case Loading(stage, done, total):
+                if progress is not None:
+                    progress(stage, done, total)
+            case Failed(error="InvalidParameter", message=message, param=param):
+                raise InvalidParameter(param, message)
+            case Failed(message=message):
+                raise ModelLoadError(message)
+            case Ready(address):
+                return address
+    raise EngineDead(f"the engine process ended while it was loading, with exit code {process.wait()}")
+
+
+def _reap(process: "subprocess.Popen[bytes]") -> None:
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with suppress(BrokenPipeError):
+                pipe.close()

@@ -1,0 +1,136 @@
+"""Serves one engine core to clients in other processes."""
+
+import errno
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+
+import zmq
+
+from minivllm_runtime.engine.engine_core import EngineCore
+from minivllm_runtime.engine.messages import AbortRequest, AddRequests, EngineStats, StepOutput, TokenOutput
+from minivllm_runtime.engine.process.wire import (
+    EngineDescription,
+    FromEngine,
+    ToEngine,
+    decode_abort,
+    decode_add,
+    encode,
+)
+
+_log = logging.getLogger(__name__)
+
+_STEPS_BETWEEN_STATS = 64
+"""How often a client hears of steps that have nothing for it."""
+
+_CLIENT_IS_GONE = (errno.EHOSTUNREACH, errno.EAGAIN)
+"""Nobody is connected under that name, or whoever is has let thousands of messages pile up."""
+
+
+class EngineServer:
+    """Steps the core while it has work and listens to clients between steps.
+
+    A client that is gone, or that reads nothing any more, loses its requests at the next message to it.
+
+    Args:
+        core: The engine.
+        description: For clients.
+        socket: Bound; a ROUTER with ROUTER_MANDATORY set.
+    """
+
+    def __init__(self, core: EngineCore, description: EngineDescription, socket: "zmq.Socket[bytes]") -> None:
+        self._core = core
+        self._description = description
+        self._socket = socket
+        self._requests: dict[bytes, set[str]] = {}
+        self._owners: dict[str, bytes] = {}
+
+    def serve(self) -> str:
+        """Work until the engine is dead; returns why it is. Clients were told."""
+        try:
+            while self._core.fatal_error is None:
+                self._take_messages(wait=not self._core.has_work)
+                if self._core.has_work:
+                    self._deliver(self._core.step())
+            reason = self._core.fatal_error
+        except Exception as error:  # whatever it is, those who wait must hear of it
+            _log.exception("the engine died")
+            reason = f"{type(error).__name__}: {error}"
+        for client in tuple(self._requests):
+            self._send(client, FromEngine.DEATH, reason)
+        return reason
+
+    def _take_messages(self, *, wait: bool) -> None:
+        """Handle what has arrived; with `wait`, at least one message."""
+        flags = 0 if wait else zmq.NOBLOCK
+        while True:
+            try:
+                client, kind, payload = self._socket.recv_multipart(flags)
+            except zmq.Again:
+                return
+            self._handle(client, kind, payload)
+            flags = zmq.NOBLOCK
+
+    def _handle(self, client: bytes, kind: bytes, payload: bytes) -> None:
+        match kind:
+            case ToEngine.DESCRIBE:
+                self._send(client, FromEngine.DESCRIPTION, self._description)
+            case ToEngine.HELLO:
+                self._requests[client] = set()
+            case ToEngine.ADD:
+                self._add(client, decode_add(payload))
+            case ToEngine.ABORT:
+                self._core.execute([command := decode_abort(payload)])
+                self._forget(command.request_id)
+        if not self._core.has_work:  # no step will tell them
+            self._tell_everybody(self._core.stats())
+
+    def _add(self, client: bytes, command: AddRequests) -> None:
+        answers = self._core.execute([command])
+        for request in command.requests:
+            self._owners[request.request_id] = client
+            self._requests[client].add(request.request_id)
+        self._send(client, FromEngine.OUTPUT, StepOutput(answers, (), self._core.stats()))
+
+    def _deliver(self, outputs: Sequence[TokenOutput]) -> None:
+        """Send each client what a step made for it."""
+        stats, queue_times_s = self._core.stats(), self._core.take_queue_times()
+        shares: defaultdict[bytes, list[TokenOutput]] = defaultdict(list)
+        for output in outputs:
+            owner = self._owners.get(output.request_id)
+            if owner is None:
+                continue
+            shares[owner].append(output)
+            if output.finish_reason is not None:
+                self._forget(output.request_id)
+        for client, share in shares.items():
+            # Any client may count the waiting of all, but only one.
+            self._send(client, FromEngine.OUTPUT, StepOutput((), tuple(share), stats, queue_times_s))
+            queue_times_s = ()
+        if stats.num_steps % _STEPS_BETWEEN_STATS == 0 or not self._core.has_work:
+            self._tell_everybody(self._core.stats())
+
+    def _tell_everybody(self, stats: EngineStats) -> None:
+        for client in tuple(self._requests):
+            self._send(client, FromEngine.OUTPUT, StepOutput((), (), stats))
+
+    def _send(self, client: bytes, kind: FromEngine, content: object) -> None:
+        try:
+            self._socket.send_multipart((client, kind.value, encode(content)), zmq.NOBLOCK)
+        except zmq.ZMQError as error:
+            if error.errno not in _CLIENT_IS_GONE:
+                raise
+            self._lose(client)
+
+    def _lose(self, client: bytes) -> None:
+        lost = self._requests.pop(client, set())
+        if lost:
+            _log.warning("a client is gone, with %d requests open", len(lost))
+        for request_id in lost:
+            del self._owners[request_id]
+        self._core.execute([AbortRequest(request_id) for request_id in lost])
+
+    def _forget(self, request_id: str) -> None:
+        owner = self._owners.pop(request_id, None)
+        if owner is not None:
+            self._requests[owner].discard(request_id)

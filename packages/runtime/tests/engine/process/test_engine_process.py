@@ -1,0 +1,169 @@
+"""An engine in a process of its own: same answers, and each side notices the other's end."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from minivllm_runtime import LLM, EngineDead, InvalidParameter, ModelLoadError, SamplingParams
+from minivllm_runtime.config import EngineConfig
+from minivllm_runtime.engine.async_engine import AsyncEngine
+from minivllm_runtime.engine.process.remote_engine import RemoteEngine
+
+SETTINGS = {"dtype": "float32", "device": "cpu", "num_blocks": 64, "max_model_len": 512}
+CONFIG = EngineConfig(engine_process=True, **SETTINGS)
+PROMPTS = ["The capital of France is", "1, 2, 3, 4,"]
+
+
+async def generate(engine, prompts, **params):
+    """Token ids of each prompt."""
+    ids = [await engine.encode(prompt) for prompt in prompts]
+    submission = await engine.submit(
+        ids, SamplingParams(temperature=0, **params), request_id=f"{prompts[0]} {time.monotonic()}"
+    )
+    generated = [[] for _ in prompts]
+    async with aclosing(submission):
+        async for deltas in submission:
+            for delta in deltas:
+                generated[delta.index] += delta.token_ids
+    return generated
+
+
+def run(scenario):
+    """Run `scenario(engine)` with an engine process, which must not outlive it."""
+
+    async def main(engine):
+        await engine.start()
+        try:
+            async with asyncio.timeout(60):
+                await scenario(engine)
+        finally:
+            await engine.shutdown()
+
+    remote = RemoteEngine.spawn(CONFIG)
+    process, folder = remote._process, Path(remote._address.removeprefix("ipc://")).parent
+    asyncio.run(main(AsyncEngine(remote)))
+    assert not is_running(process.pid)
+    assert not folder.exists()
+
+
+def is_running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def seconds_until(condition):
+    started = time.monotonic()
+    while not condition():
+        assert time.monotonic() - started < 10
+        time.sleep(0.01)
+    return time.monotonic() - started
+
+
+def test_answers_equal_those_of_the_engine_in_this_process():
+    llm = LLM("smollm2", **SETTINGS)
+    outputs = llm.generate(PROMPTS, SamplingParams(temperature=0, max_tokens=12), use_tqdm=False)
+    expected = [list(output.outputs[0].token_ids) for output in outputs]
+
+    async def scenario(engine):
+        assert await generate(engine, PROMPTS, max_tokens=12) == expected
+        assert engine.max_model_len == 512
+        assert (engine.dtype, engine.device, engine.num_blocks) == ("float32", "cpu", 64)
+        while engine.stats().num_blocks_in_use:
+            await asyncio.sleep(0.01)
+
+    run(scenario)
+
+
+def test_refusals_and_aborts_cross_the_border():
+    async def scenario(engine):
+        with pytest.raises(InvalidParameter, match="512"):
+            await generate(engine, PROMPTS[:1], max_tokens=511)
+        ids = await engine.encode(PROMPTS[0])
+        submission = await engine.submit([ids], SamplingParams(max_tokens=400), request_id="left alone")
+        async with aclosing(submission):
+            async for _ in submission:
+                break
+        while engine.stats().num_running:
+            await asyncio.sleep(0.01)
+        assert engine.stats().num_blocks_in_use == 0
+
+    run(scenario)
+
+
+def test_a_killed_engine_is_noticed_within_a_second():
+    async def scenario(engine):
+        async def generate_and_kill():
+            ids = await engine.encode(PROMPTS[0])
+            submission = await engine.submit([ids], SamplingParams(max_tokens=400), request_id="doomed")
+            killed_at = None
+            try:
+                async for _ in submission:
+                    if killed_at is None:
+                        os.kill(engine._connection._process.pid, signal.SIGKILL)
+                        killed_at = time.monotonic()
+            finally:
+                assert time.monotonic() - killed_at < 1
+
+        with pytest.raises(EngineDead, match="the engine process ended"):
+            await generate_and_kill()
+        assert not engine.is_alive
+        with pytest.raises(EngineDead):
+            await generate(engine, PROMPTS, max_tokens=1)
+
+    run(scenario)
+
+
+def test_the_engine_ends_within_a_second_of_its_parent():
+    program = f"""
+from minivllm_runtime.config import EngineConfig
+from minivllm_runtime.engine.process.engine_process import EngineProcess
+process = EngineProcess.spawn(EngineConfig(**{SETTINGS!r}))
+print(process.pid, flush=True)
+input()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as parent:
+        engine_pid = int(parent.stdout.readline())
+        assert is_running(engine_pid)
+        parent.kill()
+        assert seconds_until(lambda: not is_running(engine_pid)) < 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"model": "/no/such/folder"}, ModelLoadError, "no such file or folder"),
+        ({"num_blocks": 1, "max_model_len": 512}, InvalidParameter, "max_model_len"),
+    ],
+)
+def test_what_keeps_an_engine_from_starting_is_raised_here(settings, error, message):
+    with pytest.raises(error, match=message) as raised:
+        AsyncEngine.build(EngineConfig(engine_process=True, device="cpu", **settings))
+    assert getattr(raised.value, "param", None) == ("max_model_len" if error is InvalidParameter else None)
+
+
+def test_nobody_at_the_address(monkeypatch, tmp_path):
+    monkeypatch.setattr("minivllm_runtime.engine.process.remote_engine._DESCRIPTION_TIMEOUT_MS", 50)
+    with pytest.raises(EngineDead, match="no engine answers"):
+        RemoteEngine(f"ipc://{tmp_path}/engine")
+
+
+def test_a_client_needs_no_tensor_library():
+    program = """
+import sys
+import minivllm_runtime.engine.async_engine
+import minivllm_runtime.engine.process.remote_engine
+print("torch" in sys.modules or "transformers" in sys.modules)
+"""
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert finished.stdout == "False\n"
