@@ -1,8 +1,7 @@
 import pytest
 
 from minivllm_runtime.errors import InvalidParameter
-from minivllm_server.api_keys import KeyRing, parse_key, read_key_file
-from minivllm_server.rate_limit import KeyLimits
+from minivllm_server.api_keys import KeyLimits, KeyRing, parse_key, read_key_file
 
 LIMITS = KeyLimits(requests_per_minute=5)
 

@@ -134,7 +134,8 @@ def test_serve_prints_its_url_serves_and_stops_with_success():
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=60)
         assert process.returncode == 0
-        assert errors == ""
+        (line,) = errors.splitlines()
+        assert "path=/v1/completions status=200" in line
     finally:
         watchdog.cancel()
         process.kill()

@@ -1,7 +1,8 @@
 import pytest
 
+from minivllm_server.api_keys import KeyLimits
 from minivllm_server.errors import ApiError
-from minivllm_server.rate_limit import Account, KeyLimits, TokenBucket
+from minivllm_server.rate_limit import Account, TokenBucket
 
 
 class Clock:

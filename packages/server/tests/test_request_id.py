@@ -1,3 +1,5 @@
+import time
+
 import httpx
 from starlette.responses import PlainTextResponse
 
@@ -5,7 +7,7 @@ from minivllm_server.request_id import MAX_HEADER_BYTES, RequestIdHeader
 
 
 def ids_of_answers(serve_asgi, *headers):
-    url = serve_asgi(RequestIdHeader(PlainTextResponse("ok"))).url
+    url = serve_asgi(RequestIdHeader(PlainTextResponse("ok"), time.monotonic)).url
     return [
         httpx.get(url, headers=sent, trust_env=False).headers.get_list("x-request-id") for sent in headers
     ]

@@ -9,12 +9,33 @@ from pathlib import Path
 from typing import Final
 
 from minivllm_runtime.errors import InvalidParameter
-from minivllm_server.rate_limit import KeyLimits
 
 _KEY: Final = re.compile(
     r"(?:(?P<name>[A-Za-z0-9_.-]+):(?P<named>[\x21-\x7e]+)|(?P<bare>[\x21-\x39\x3b-\x7e]+))"
 )
 """A bare secret has no colon: what is before one is a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLimits:
+    """Limits of one key; None is no limit.
+
+    Attributes:
+        requests_per_minute: POST requests.
+        tokens_per_minute: Prompt and generated tokens together.
+        max_concurrent_requests: POST requests handled at the same time.
+    """
+
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    max_concurrent_requests: int | None = None
+
+    @property
+    def has_any(self) -> bool:
+        """Whether anything is limited."""
+        return self != KeyLimits()
+
+
 _LIMITS: Final = tuple(field.name for field in fields(KeyLimits))
 
 

@@ -7,8 +7,9 @@ from fastapi import FastAPI
 from minivllm_runtime.engine.async_engine import AsyncEngine
 from minivllm_server.errors import install_error_handlers
 from minivllm_server.json_response import AsciiJSONResponse
+from minivllm_server.metrics import ServerMetrics
 from minivllm_server.protocol.error import ErrorResponse
-from minivllm_server.routes import chat, completions, health, models, tokenize, version
+from minivllm_server.routes import chat, completions, health, metrics, models, tokenize, version
 from minivllm_server.serving import Serving
 from minivllm_server.settings import ServerSettings
 from minivllm_server.version import server_version
@@ -30,8 +31,11 @@ def create_app(engine: AsyncEngine, settings: ServerSettings) -> FastAPI:
         max_choices=settings.max_num_waiting,
         max_body_bytes=settings.max_body_bytes,
         write_timeout_s=settings.write_timeout_s,
+        metrics=ServerMetrics(engine, settings.model_names[0]),
+        clock=time.monotonic,
+        log_prompts=settings.log_prompts,
     )
-    for route in (completions, chat, tokenize, models, health, version):
+    for route in (completions, chat, tokenize, models, health, metrics, version):
         app.include_router(route.router)
     install_error_handlers(app)
     return app

@@ -3,10 +3,10 @@
 import asyncio
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
@@ -16,10 +16,14 @@ from minivllm_runtime.errors import InvalidParameter, MinivllmError
 from minivllm_runtime.sampling_params import SamplingParams
 from minivllm_server.listener import AddressError, bind, url_of
 from minivllm_server.loading import describe_engine, load_engine
+from minivllm_server.logs import configure_logging
 from minivllm_server.options import OptionValue, given, with_options_of
 from minivllm_server.settings import ENV_PREFIX, EngineSettings, ServerSettings
 from minivllm_server.version import server_version
 from minivllm_server.violations import describe_violation
+
+Wrapper = Callable[[Any], Any]
+"""Takes an ASGI application and returns one."""
 
 USAGE_ERROR = 2
 FAILURE = 1
@@ -55,9 +59,10 @@ def serve(**options: OptionValue) -> None:
     """Serve a model with the OpenAI API."""
     with _one_line_errors():
         settings = ServerSettings(**given(options))  # type: ignore[arg-type]  # strings, which the settings parse
+        configure_logging(settings.log_format, settings.log_level)
         engine_config = settings.engine_config()
         listener = bind(settings.host, settings.port)
-        with listener, _web_stack_imported():
+        with listener, _web_stack_imported(), _tracing(settings.otlp_endpoint) as trace:
             engine = load_engine(engine_config, Console(stderr=True))
             from minivllm_server.server import serve_engine
 
@@ -70,6 +75,7 @@ def serve(**options: OptionValue) -> None:
                     on_ready=lambda _server: print(
                         f"minivllm is ready at {url_of(listener)} (Ctrl-C stops it)", flush=True
                     ),
+                    trace=trace,
                 )
             )
 
@@ -109,6 +115,22 @@ def _web_stack_imported() -> Iterator[None]:
     importer = threading.Thread(target=import_module, args=("minivllm_server.server",), daemon=True)
     importer.start()
     yield
+
+
+@contextmanager
+def _tracing(endpoint: str | None) -> Iterator[Wrapper | None]:
+    """Gives what puts tracing around an application, None without an endpoint; sends what is left in the end."""
+    if endpoint is None:
+        yield None
+        return
+    try:
+        from minivllm_server.tracing import traces_to
+    except ModuleNotFoundError as error:
+        raise InvalidParameter(
+            "otlp_endpoint", f"traces need the module {error.name}: install minivllm-server[otel]"
+        ) from error
+    with traces_to(endpoint) as trace:
+        yield trace
 
 
 @contextmanager

@@ -15,22 +15,22 @@ class Exchange:
 
     Attributes:
         request_id: The `x-request-id` of the response.
+        started_at: When the request came, in seconds of the server's clock.
         key_name: Name of the API key it came with.
         account: What the key may still use; None without limits.
         details: What a route has to say of the request, by name.
     """
 
     request_id: str
+    started_at: float
     key_name: str | None = None
     account: Account | None = None
     details: dict[str, Any] = field(default_factory=dict)
 
 
-def begin_exchange(scope: Scope, request_id: str) -> Exchange:
-    """Returns a new exchange and makes it known to whatever handles `scope`."""
-    exchange = Exchange(request_id)
-    scope.setdefault("state", {})["exchange"] = exchange
-    return exchange
+def begin_exchange(scope: Scope, request_id: str, started_at: float) -> None:
+    """Makes a new exchange known to whatever handles `scope`."""
+    scope.setdefault("state", {})["exchange"] = Exchange(request_id, started_at)
 
 
 def exchange_in(scope: Scope) -> Exchange:

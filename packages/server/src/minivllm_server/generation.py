@@ -9,10 +9,11 @@ from typing import Any
 
 from minivllm_runtime.engine.async_engine import Submission
 from minivllm_runtime.engine.outbox import Outbox
-from minivllm_runtime.errors import InvalidParameter
+from minivllm_runtime.errors import InvalidParameter, MinivllmError
 from minivllm_runtime.outputs import ChoiceDelta
 from minivllm_runtime.sampling_params import SamplingParams
 from minivllm_server.exchange import Exchange
+from minivllm_server.meter import Meter
 from minivllm_server.protocol.usage import Usage, UsageCounter
 from minivllm_server.serving import Serving
 
@@ -42,15 +43,17 @@ def check_num_choices(num_prompts: int, n: int, limit: int) -> None:
 
 
 class Generation:
-    """A submission that counts what is read of it, and charges the API key that it belongs to.
+    """A submission that measures what is read of it, charges its API key, and tells the exchange in the end.
 
     Attributes:
         usage: What was read so far.
     """
 
-    def __init__(self, submission: Submission, n: int, exchange: Exchange) -> None:
+    def __init__(self, submission: Submission, n: int, meter: Meter, exchange: Exchange) -> None:
         self._submission = submission
-        self._account = exchange.account
+        self._meter = meter
+        self._exchange = exchange
+        self._finish_reasons: list[str] = []
         self.usage = UsageCounter(submission.num_prompt_tokens, n)
         self._charge(submission.num_prompt_tokens)
 
@@ -73,18 +76,32 @@ class Generation:
             default_max_tokens=default_max_tokens,
             tenant=exchange.key_name or "",
         )
-        return cls(submission, params.n, exchange)
+        serving.metrics.count_prompt(submission.num_prompt_tokens)
+        num_choices = len(prompts) * params.n
+        meter = Meter(serving.metrics, serving.clock, exchange.started_at, num_choices)
+        exchange.details["model"] = identity.model
+        return cls(submission, params.n, meter, exchange)
 
     async def __aiter__(self) -> AsyncIterator[tuple[ChoiceDelta, ...]]:
         """Yields what became known since the last time; see `Submission`."""
-        async for deltas in self._submission:
-            self.usage.add(deltas)
-            self._charge(sum(len(delta.token_ids) for delta in deltas))
-            yield deltas
+        try:
+            async for deltas in self._submission:
+                self._count(deltas)
+                yield deltas
+        except MinivllmError:
+            self._meter.end_early("error")
+            raise
 
     async def aclose(self) -> None:
         """Aborts whatever is unfinished."""
         await self._submission.aclose()
+        self._meter.end_early("abort")
+        usage = self.usage.usage()
+        self._exchange.details |= {
+            "prompt_tokens": usage.prompt_tokens,
+            "completion_tokens": usage.completion_tokens,
+            "finish_reasons": self._finish_reasons,
+        }
 
     async def collect(self) -> tuple[ChoiceDelta, ...]:
         """Waits for the end; returns each choice whole, by index."""
@@ -95,9 +112,15 @@ class Generation:
                     whole.merge(delta)
         return whole.take()
 
+    def _count(self, deltas: tuple[ChoiceDelta, ...]) -> None:
+        self.usage.add(deltas)
+        self._meter.add(deltas)
+        self._charge(sum(len(delta.token_ids) for delta in deltas))
+        self._finish_reasons += (delta.finish_reason for delta in deltas if delta.finish_reason is not None)
+
     def _charge(self, num_tokens: int) -> None:
-        if self._account is not None:
-            self._account.charge_tokens(num_tokens)
+        if self._exchange.account is not None:
+            self._exchange.account.charge_tokens(num_tokens)
 
 
 class AnswerChunks:

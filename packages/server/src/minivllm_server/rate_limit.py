@@ -2,34 +2,14 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from minivllm_server.api_keys import KeyLimits
 from minivllm_server.errors import ApiError
 
 Clock = Callable[[], float]
 """Seconds, from an arbitrary moment on."""
 
 SECONDS_PER_MINUTE = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class KeyLimits:
-    """Limits of one key; None is no limit.
-
-    Attributes:
-        requests_per_minute: POST requests.
-        tokens_per_minute: Prompt and generated tokens together.
-        max_concurrent_requests: POST requests handled at the same time.
-    """
-
-    requests_per_minute: int | None = None
-    tokens_per_minute: int | None = None
-    max_concurrent_requests: int | None = None
-
-    @property
-    def has_any(self) -> bool:
-        """Whether anything is limited."""
-        return self != KeyLimits()
 
 
 class TokenBucket:

@@ -5,6 +5,8 @@ import uuid
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from minivllm_server.exchange import begin_exchange
+from minivllm_server.logs import REQUEST_ID
+from minivllm_server.rate_limit import Clock
 
 HEADER = b"x-request-id"
 MAX_HEADER_BYTES = 256
@@ -13,11 +15,12 @@ MAX_HEADER_BYTES = 256
 class RequestIdHeader:
     """ASGI middleware that begins an exchange and gives every response its `x-request-id`.
 
-    It is for the logs of clients and proxies and identifies nothing inside: two clients may send the same.
+    The id is for the logs of clients and proxies and identifies nothing inside: two clients may send the same.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, clock: Clock) -> None:
         self._app = app
+        self._clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes a request on and adds the header to the response."""
@@ -27,7 +30,8 @@ class RequestIdHeader:
         given = next((value for name, value in scope["headers"] if name == HEADER), b"")
         # A cut inside the value can leave it with a space at the end, which no header may have.
         request_id = given[:MAX_HEADER_BYTES].strip() or uuid.uuid4().hex.encode()
-        begin_exchange(scope, request_id.decode("latin-1"))
+        begin_exchange(scope, request_id.decode("latin-1"), self._clock())
+        REQUEST_ID.set(request_id.decode("latin-1"))
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -2,20 +2,16 @@
 
 import asyncio
 import socket
-import time
 from collections.abc import Callable
 from types import FrameType
 
 import uvicorn
-from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
 from minivllm_runtime.engine.async_engine import AsyncEngine
 from minivllm_server.admission import Admission
 from minivllm_server.app import create_app
-from minivllm_server.auth import Authentication
-from minivllm_server.disconnect import CancelOnDisconnect
-from minivllm_server.request_id import RequestIdHeader
+from minivllm_server.middleware import wrap
 from minivllm_server.settings import ServerSettings
 
 CLOSING_TIMEOUT_S = 5
@@ -73,30 +69,13 @@ class DrainingServer(uvicorn.Server):
             self.should_exit = True
 
 
-def _guarded(app: ASGIApp, settings: ServerSettings) -> ASGIApp:
-    key_ring = settings.key_ring()
-    return app if key_ring is None else Authentication(app, key_ring, time.monotonic)
-
-
-def _with_headers(app: ASGIApp, settings: ServerSettings) -> ASGIApp:
-    """What reads and writes headers, refusals included."""
-    if settings.cors_allow_origin:
-        app = CORSMiddleware(
-            app,
-            allow_origins=settings.cors_allow_origin,
-            allow_methods=("GET", "POST"),
-            allow_headers=("*",),
-            expose_headers=("x-request-id", "retry-after"),
-        )
-    return RequestIdHeader(app)
-
-
 async def serve_engine(
     engine: AsyncEngine,
     listener: socket.socket,
     settings: ServerSettings,
     *,
     on_ready: Callable[["DrainingServer"], None],
+    trace: Callable[[ASGIApp], ASGIApp] | None = None,
 ) -> None:
     """Starts `engine`, serves it on `listener` until a signal or `DrainingServer.stop`, and shuts it down.
 
@@ -105,23 +84,25 @@ async def serve_engine(
         listener: A bound socket.
         settings: Limits and time-outs.
         on_ready: Called with the server once it accepts connections.
+        trace: Puts tracing around an application; None: no traces.
     """
     await engine.start()
     try:
-        admission = Admission(_guarded(CancelOnDisconnect(create_app(engine, settings)), settings))
+        stack = wrap(create_app(engine, settings), settings, trace)
         config = uvicorn.Config(
-            _with_headers(admission, settings),
+            stack.app,
             lifespan="off",
             ws="none",
             proxy_headers=bool(settings.trusted_proxy),
             forwarded_allow_ips=list(settings.trusted_proxy),
             access_log=False,
+            log_config=None,
             log_level="warning",
             timeout_graceful_shutdown=CLOSING_TIMEOUT_S,
         )
         server = DrainingServer(
             config,
-            admission=admission,
+            admission=stack.admission,
             engine=engine,
             drain_timeout_s=settings.drain_timeout_s,
             on_ready=on_ready,

@@ -7,6 +7,9 @@ from fastapi import Depends, Request
 
 from minivllm_runtime.engine.async_engine import AsyncEngine
 from minivllm_server.errors import ApiError
+from minivllm_server.exchange import Exchange
+from minivllm_server.metrics import ServerMetrics
+from minivllm_server.rate_limit import Clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +23,9 @@ class Serving:
         max_choices: Most `n × prompts` of one request: the length of the waiting queue.
         max_body_bytes: Larger bodies are refused.
         write_timeout_s: A client that reads nothing for so long loses its stream.
+        metrics: What is measured.
+        clock: The server's clock.
+        log_prompts: Whether what clients ask is logged.
     """
 
     engine: AsyncEngine
@@ -28,6 +34,9 @@ class Serving:
     max_choices: int
     max_body_bytes: int
     write_timeout_s: float
+    metrics: ServerMetrics
+    clock: Clock
+    log_prompts: bool
 
     def resolve_model(self, name: str | None) -> str:
         """Returns the served name for the name a client sent, None for the default.
@@ -45,6 +54,11 @@ class Serving:
                 code="model_not_found",
             )
         return name
+
+    def note_prompt(self, exchange: Exchange, prompt: object) -> None:
+        """Puts what a client asks into the log of its request, if that is wanted."""
+        if self.log_prompts:
+            exchange.details["prompt"] = prompt
 
 
 async def serving_of(request: Request) -> Serving:

@@ -24,9 +24,11 @@ async def create_chat_completion(
 ) -> Response:
     """Generates the assistant's next turn of a conversation."""
     identity = new_identity("chatcmpl", serving.resolve_model(body.model))
+    messages = [message.to_template() for message in body.messages]
+    serving.note_prompt(exchange, messages)
     params = body.sampling_params()
     check_num_choices(1, params.n, serving.max_choices)
-    prompt = await serving.engine.encode_chat([message.to_template() for message in body.messages])
+    prompt = await serving.engine.encode_chat(messages)
     generation = await Generation.start(serving, exchange, identity, [prompt], params)
     if body.stream:
         chunks = AnswerChunks(

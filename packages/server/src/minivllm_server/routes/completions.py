@@ -29,6 +29,7 @@ async def create_completion(
 ) -> Response:
     """Generates text that continues the prompt(s)."""
     identity = new_identity("cmpl", serving.resolve_model(body.model))
+    serving.note_prompt(exchange, body.prompt)
     params = body.sampling_params()
     check_num_choices(len(body.prompt), params.n, serving.max_choices)
     engine = serving.engine
