@@ -1,0 +1,59 @@
+import asyncio
+import os
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from minivllm_bench.errors import EngineFailed, InvalidSetting
+from minivllm_bench.serve.exchange import fetch
+from minivllm_bench.serve.server_process import ServerProcess
+
+SCRIPTED = f"{sys.executable} {Path(__file__).with_name('scripted_server.py')} {{port}}"
+
+
+def start(command, timeout_s=30.0):
+    return ServerProcess(command, api_key=None, start_timeout_s=timeout_s)
+
+
+def test_a_server_runs_until_it_is_closed_and_leaves_nothing():
+    with start(SCRIPTED) as server:
+        answer = asyncio.run(
+            fetch(server.endpoint, server.endpoint.request("GET", "/v1/models"), timeout_s=10)
+        )
+        assert answer.status == 200
+        assert server.log.exists()
+        os.kill(server.pid, 0)
+    assert not server.log.exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(server.pid, 0)
+    assert server.stop() != 0
+
+
+def test_a_server_that_ends_is_said_with_its_last_words():
+    command = shlex.join([sys.executable, "-c", "import sys; sys.exit('no room on {port}')"])
+    with pytest.raises(EngineFailed, match="status 1: no room on"):
+        start(command)
+
+
+def test_a_server_that_never_gets_healthy_is_stopped(tmp_path):
+    pid_file = tmp_path / "pid"
+    program = (
+        f"import os, time; open({str(pid_file)!r}, 'w').write(str(os.getpid())); time.sleep(60)  # {{port}}"
+    )
+    with pytest.raises(EngineFailed, match="not healthy after 1 s"):
+        start(shlex.join([sys.executable, "-c", program]), timeout_s=1)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid_file.read_text()), 0)
+
+
+def test_a_program_that_does_not_exist_is_named():
+    with pytest.raises(EngineFailed, match="cannot run no-such-program"):
+        start("no-such-program {port}")
+
+
+@pytest.mark.parametrize("command", ["serve", "serve '{port}"])
+def test_a_command_without_a_place_for_the_port_or_badly_quoted_is_refused(command):
+    with pytest.raises(InvalidSetting, match="serve"):
+        start(command)
