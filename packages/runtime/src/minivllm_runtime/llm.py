@@ -13,6 +13,7 @@ from minivllm_runtime.engine.builder import BuiltEngine, Progress, build_engine
 from minivllm_runtime.engine.collect import collect
 from minivllm_runtime.engine.input_processor import InputProcessor
 from minivllm_runtime.engine.messages import AbortRequest, AddRequests, EngineRequest, EngineStats, Refused
+from minivllm_runtime.engine.output_joiner import OutputJoiner
 from minivllm_runtime.engine.output_processor import OutputProcessor, SubmissionUpdate
 from minivllm_runtime.errors import EngineDead, InvalidParameter, RequestFailed
 from minivllm_runtime.outputs import ChoiceDelta, RequestOutput
@@ -73,6 +74,7 @@ class LLM:
             built.tokenizer, built.model_config, built.max_model_len, built.num_blocks * built.block_size
         )
         self._output = OutputProcessor(built.tokenizer)
+        self._joiner = OutputJoiner()
         self._ids = count()
 
     def stats(self) -> EngineStats:
@@ -122,7 +124,10 @@ class LLM:
             raise InvalidParameter(
                 "n", f"n ({params.n}) is above the waiting queue's limit of {self._core.max_num_waiting}"
             )
-        return _Submission(name, text, params, self._input.make_requests(name, [token_ids], params))
+        requests = self._input.make_requests(name, [token_ids], params)
+        if requests[0].json_schema is not None:
+            self._core.grammars.compile(requests[0].json_schema)
+        return _Submission(name, text, params, requests)
 
     def _run(self, submissions: Sequence[_Submission], bar: "tqdm[None]") -> dict[str, list[ChoiceDelta]]:
         """Step the engine until every submission is finished; all deltas of each."""
@@ -151,19 +156,22 @@ class LLM:
             submission = waiting.popleft()
             room -= len(submission.requests)
             self._output.register(submission.name, submission.requests, submission.params)
+            if not submission.params.stop:
+                self._joiner.hold(request.request_id for request in submission.requests)
             for answer in self._core.execute([AddRequests(submission.name, submission.requests)]):
                 if isinstance(answer, Refused):
                     raise RequestFailed(answer.message)
 
     def _step(self) -> tuple[SubmissionUpdate, ...]:
         """Run one step of the engine and abort what only the engine still runs."""
-        processed = self._output.process(self._core.step())
+        processed = self._output.process(self._joiner.push(self._core.step()))
         self._abort(processed.aborts)
         if self._core.fatal_error is not None:
             raise EngineDead(self._core.fatal_error)
         return processed.updates
 
     def _abort(self, request_ids: Sequence[str]) -> None:
+        self._joiner.forget(request_ids)
         self._core.execute([AbortRequest(request_id) for request_id in request_ids])
 
 

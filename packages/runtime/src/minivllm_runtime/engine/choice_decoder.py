@@ -45,6 +45,7 @@ class ChoiceDecoder:
             hidden -= self._named_stops.keys()
         self._detokenizer = IncrementalDetokenizer(tokenizer, hidden_token_ids=hidden)
         self._matcher = StopStringMatcher(params.stop)
+        self._reads_each_token = bool(params.stop) or self._wants_logprobs
 
     def push(self, output: TokenOutput) -> ChoiceDelta:
         """Take the next output of the choice, of any number of ids.
@@ -56,6 +57,28 @@ class ChoiceDecoder:
             The delta they make. If they complete a stop string it ends there with "stop", whatever the output says,
             and has no ids after the completing one.
         """
+        return self._push_each(output) if self._reads_each_token else self._push_all(output)
+
+    def _push_all(self, output: TokenOutput) -> ChoiceDelta:
+        """Where nobody asks which token brought which character."""
+        token_ids, finish_reason = output.token_ids, output.finish_reason
+        hides_last = finish_reason is FinishReason.STOP and not self._shows_terminator
+        text = self._detokenizer.push(token_ids[:-1] if hides_last else token_ids)
+        if finish_reason is not None:
+            text += self._detokenizer.finish()
+        reason, stop_reason = self._end(token_ids, finish_reason, None)
+        return ChoiceDelta(
+            self._index,
+            text,
+            token_ids,
+            reason,
+            stop_reason,
+            output.num_cached_tokens,
+            None,
+            self._prompt_logprobs(output),
+        )
+
+    def _push_each(self, output: TokenOutput) -> ChoiceDelta:
         token_ids, finish_reason = output.token_ids, output.finish_reason
         shown: list[str] = []
         offsets: list[int] = []
