@@ -172,14 +172,16 @@ class AsyncEngine:
             lambda: self._input.tokenize(text, add_special_tokens=add_special_tokens)
         )
 
-    async def detokenize(self, token_ids: Sequence[int]) -> str:
-        """The text of some ids, special tokens included.
+    async def detokenize(self, token_ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
+        """The text of some ids.
 
         Raises:
             InvalidParameter: an id outside the embedding, or more ids than the context has room for.
             EngineDead: the engine stopped.
         """
-        return await self._in_encoder(lambda: self._input.detokenize(token_ids))
+        return await self._in_encoder(
+            lambda: self._input.detokenize(token_ids, skip_special_tokens=skip_special_tokens)
+        )
 
     async def _in_encoder(self, encode: Callable[[], _T]) -> _T:
         if self.error is not None:

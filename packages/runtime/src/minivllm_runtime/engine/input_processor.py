@@ -52,8 +52,8 @@ class InputProcessor:
         self._check_size("prompt", text)
         return tuple(self._tokenizer.encode(text, add_special_tokens=add_special_tokens))
 
-    def detokenize(self, token_ids: Sequence[int]) -> str:
-        """The text of some ids, special tokens included.
+    def detokenize(self, token_ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
+        """The text of some ids.
 
         Raises:
             InvalidParameter: an id outside the embedding, or more ids than the context has room for.
@@ -63,7 +63,7 @@ class InputProcessor:
                 "tokens", f"{len(token_ids)} tokens; the context has at most {self._max_model_len}"
             )
         self._check_ids("tokens", token_ids)
-        return self._tokenizer.decode(token_ids, skip_special_tokens=False)
+        return self._tokenizer.decode(token_ids, skip_special_tokens=skip_special_tokens)
 
     def encode_chat(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None
