@@ -119,6 +119,10 @@ def test_an_integer_is_a_number():
         ("top_p", 1.1),
         ("top_k", -2),
         ("min_p", 1.5),
+        ("presence_penalty", 3),
+        ("frequency_penalty", -2.5),
+        ("repetition_penalty", 0),
+        ("logit_bias", {"5": 101}),
         ("n", 0),
         ("n", 1_000_000),
         ("seed", 2**70),
@@ -148,6 +152,9 @@ def test_every_sampling_field_arrives():
         "stop": ["x"],
         "stop_token_ids": [5],
         "min_tokens": 2,
+        "presence_penalty": 0.5,
+        "frequency_penalty": -0.5,
+        "repetition_penalty": 1.5,
         "ignore_eos": True,
         "skip_special_tokens": False,
         "include_stop_str_in_output": True,
@@ -161,53 +168,40 @@ def test_one_stop_string_may_come_bare():
     assert parse(stop="END").sampling_params().stop == ("END",)
 
 
-@pytest.mark.parametrize(
-    ("field", "out_of_range"),
-    [
-        ("presence_penalty", 3),
-        ("frequency_penalty", -2.5),
-        ("repetition_penalty", 0),
-        ("logprobs", 6),
-        ("logprobs", -1),
-    ],
-)
-def test_ranges_of_fields_that_are_not_served_are_checked_first(field, out_of_range):
-    violation = first_violation(**{field: out_of_range})
-    assert violation["loc"] == (field,)
-    assert "should be" in violation["msg"]
+@pytest.mark.parametrize("value", [6, -1])
+def test_completions_show_at_most_five_logprobs(value):
+    assert first_violation(logprobs=value)["loc"] == ("logprobs",)
+
+
+@pytest.mark.parametrize("key", ["-1", "abc", "", "1.0", " 5", "\u0665", "9" * 100])
+def test_biased_tokens_are_ids(key):
+    violation = first_violation(logit_bias={key: 1})
+    assert violation["loc"] == ("logit_bias",)
+    assert "token ids" in violation["msg"]
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
+    ("fields", "logprobs", "prompt_logprobs"),
     [
-        ("presence_penalty", 0.5),
-        ("frequency_penalty", 0.5),
-        ("repetition_penalty", 1.1),
-        ("logprobs", 0),
-        ("echo", True),
-        ("logit_bias", {"5": 1}),
-        ("best_of", 2),
-        ("suffix", "end"),
+        ({}, None, None),
+        ({"logprobs": 2}, 2, None),
+        ({"logprobs": 0}, 0, None),
+        ({"echo": True}, None, None),
+        ({"echo": True, "logprobs": 2}, 2, 2),
+        ({"echo": True, "max_tokens": 0}, None, 0),
+        ({"echo": True, "max_tokens": 0, "logprobs": 3}, 3, 3),
     ],
 )
+def test_the_prompt_is_scored_where_its_scores_are_shown(fields, logprobs, prompt_logprobs):
+    params = parse(**fields).sampling_params()
+    assert (params.logprobs, params.prompt_logprobs) == (logprobs, prompt_logprobs)
+
+
+@pytest.mark.parametrize(("field", "value"), [("best_of", 2), ("best_of", 1), ("suffix", "end")])
 def test_fields_that_are_not_served_are_refused_by_name(field, value):
     violation = first_violation(**{field: value})
     assert violation["loc"] == (field,)
     assert "not supported" in violation["msg"]
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("presence_penalty", 0),
-        ("frequency_penalty", 0.0),
-        ("repetition_penalty", 1),
-        ("echo", False),
-        ("logit_bias", {}),
-    ],
-)
-def test_their_defaults_are_accepted(field, value):
-    assert parse(**{field: value}).sampling_params() == SamplingParams(max_tokens=None)
 
 
 @pytest.mark.parametrize("stream", [None, False])

@@ -5,12 +5,13 @@ Source: OpenAI API reference, "Chat".
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from minivllm_runtime.outputs import FinishReasonName
 from minivllm_runtime.sampling_params import SamplingParams
 from minivllm_server.protocol.generation import GenerationRequest, StrictModel
+from minivllm_server.protocol.logprobs import ChatLogprobs
 from minivllm_server.protocol.usage import Usage
 
 Role = Literal["developer", "system", "user", "assistant", "tool", "function"]
@@ -59,6 +60,15 @@ class ChatRequest(GenerationRequest):
 
     messages: list[ChatMessage] = Field(min_length=1)
     max_completion_tokens: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = Field(None, ge=0, le=20)
+
+    @field_validator("top_logprobs")
+    @classmethod
+    def _needs_logprobs(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is not None and not info.data.get("logprobs"):
+            raise PydanticCustomError("top_logprobs", "is only allowed when logprobs is true")
+        return value
 
     def sampling_params(self) -> SamplingParams:
         """Returns how to generate; without a limit, `max_tokens` is None and all the room is used.
@@ -67,7 +77,8 @@ class ChatRequest(GenerationRequest):
             InvalidParameter: A value is out of its range.
         """
         max_tokens = self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
-        return self._sampling_params(max_tokens=max_tokens)
+        logprobs = (self.top_logprobs or 0) if self.logprobs else None
+        return self._sampling_params(max_tokens=max_tokens, logprobs=logprobs)
 
 
 class AssistantMessage(BaseModel):
@@ -83,7 +94,7 @@ class ChatChoice(BaseModel):
 
     index: int
     message: AssistantMessage
-    logprobs: None = None
+    logprobs: ChatLogprobs | None = None
     finish_reason: FinishReasonName
 
 

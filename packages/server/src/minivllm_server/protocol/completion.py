@@ -6,19 +6,17 @@ Source: OpenAI API reference, "Completions".
 from itertools import chain
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, PlainValidator, ValidationInfo, field_validator
+from pydantic import BaseModel, Field, PlainValidator, field_validator
 from pydantic_core import PydanticCustomError
 
 from minivllm_runtime.outputs import FinishReasonName
 from minivllm_runtime.sampling_params import SamplingParams
 from minivllm_server.protocol.generation import GenerationRequest
+from minivllm_server.protocol.logprobs import CompletionLogprobs
 from minivllm_server.protocol.usage import Usage
 
 DEFAULT_MAX_TOKENS = 16
 """OpenAI's default for completions; a prompt that leaves less room gets that."""
-
-_UNSUPPORTED_UNLESS: dict[str, Any] = {"logprobs": None, "echo": False, "best_of": None, "suffix": None}
-"""Fields that only their default value (or null) is served for."""
 
 
 def _split_prompts(value: Any) -> list[str | list[int]]:
@@ -49,10 +47,10 @@ class CompletionRequest(GenerationRequest):
     best_of: int | None = None
     suffix: str | None = None
 
-    @field_validator(*_UNSUPPORTED_UNLESS)
+    @field_validator("best_of", "suffix")
     @classmethod
-    def _refuse_unsupported_here(cls, value: Any, info: ValidationInfo) -> Any:
-        if value is not None and value != _UNSUPPORTED_UNLESS[info.field_name or ""]:
+    def _refuse_unsupported(cls, value: Any) -> Any:
+        if value is not None:
             raise PydanticCustomError("unsupported", "is not supported")
         return value
 
@@ -62,7 +60,12 @@ class CompletionRequest(GenerationRequest):
         Raises:
             InvalidParameter: A value is out of its range.
         """
-        return self._sampling_params(max_tokens=self.max_tokens)
+        scores_prompt = self.echo and (self.logprobs is not None or self.max_tokens == 0)
+        return self._sampling_params(
+            max_tokens=self.max_tokens,
+            logprobs=self.logprobs,
+            prompt_logprobs=(self.logprobs or 0) if scores_prompt else None,
+        )
 
 
 class CompletionChoice(BaseModel):
@@ -70,7 +73,7 @@ class CompletionChoice(BaseModel):
 
     index: int
     text: str
-    logprobs: None = None
+    logprobs: CompletionLogprobs | None = None
     finish_reason: FinishReasonName | None
 
 

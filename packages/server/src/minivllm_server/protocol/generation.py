@@ -5,7 +5,7 @@ Source: OpenAI API reference; the extra fields carry vLLM's names.
 
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, StrictBool, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from minivllm_runtime.sampling_params import SamplingParams
@@ -13,11 +13,17 @@ from minivllm_runtime.sampling_params import SamplingParams
 MAX_ENTRIES = 1024
 """Of a list or an object: a bound on what one request can make every step look at."""
 
+MAX_ID_DIGITS = 18
+"""Of a token id in `logit_bias`: more than any vocabulary needs."""
+
 _SAMPLING_FIELDS = (
     "temperature",
     "top_p",
     "top_k",
     "min_p",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
     "seed",
     "n",
     "stop",
@@ -29,13 +35,6 @@ _SAMPLING_FIELDS = (
     "priority",
     "cache_salt",
 )
-_UNSUPPORTED_UNLESS: dict[str, Any] = {
-    "presence_penalty": 0,
-    "frequency_penalty": 0,
-    "repetition_penalty": 1,
-    "logit_bias": {},
-}
-"""Fields that only their default value (or null) is served for."""
 
 
 class StrictModel(BaseModel):
@@ -60,9 +59,9 @@ class GenerationRequest(StrictModel):
     top_p: float | None = None
     top_k: int | None = None
     min_p: float | None = None
-    presence_penalty: float | None = Field(None, ge=-2, le=2)
-    frequency_penalty: float | None = Field(None, ge=-2, le=2)
-    repetition_penalty: float | None = Field(None, gt=0)
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repetition_penalty: float | None = None
     logit_bias: dict[str, float] | None = None
     seed: int | None = None
     n: int | None = None
@@ -95,12 +94,13 @@ class GenerationRequest(StrictModel):
             raise PydanticCustomError("stream_options", "is only allowed when stream is true")
         return options
 
-    @field_validator(*_UNSUPPORTED_UNLESS)
+    @field_validator("logit_bias")
     @classmethod
-    def _refuse_unsupported(cls, value: Any, info: ValidationInfo) -> Any:
-        if value is not None and value != _UNSUPPORTED_UNLESS[info.field_name or ""]:
-            raise PydanticCustomError("unsupported", "is not supported")
-        return value
+    def _refuse_what_is_no_id(cls, bias: dict[str, float] | None) -> dict[str, float] | None:
+        for key in bias or ():
+            if not (key.isascii() and key.isdecimal() and len(key) <= MAX_ID_DIGITS):
+                raise PydanticCustomError("token_id", "the keys must be token ids")
+        return bias
 
     @property
     def include_usage(self) -> bool:
@@ -110,4 +110,5 @@ class GenerationRequest(StrictModel):
     def _sampling_params(self, **others: Any) -> SamplingParams:
         """Returns the fields that were given, and `others`, as parameters."""
         given = {name: value for name in _SAMPLING_FIELDS if (value := getattr(self, name)) is not None}
-        return SamplingParams(**given, **others)
+        bias = {int(token_id): value for token_id, value in (self.logit_bias or {}).items()}
+        return SamplingParams(logit_bias=bias, **given, **others)

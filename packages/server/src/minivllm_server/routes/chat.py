@@ -11,7 +11,8 @@ from minivllm_server.exchange import ExchangeDependency
 from minivllm_server.generation import AnswerChunks, Generation, check_num_choices, new_identity
 from minivllm_server.json_request import JSONRoute
 from minivllm_server.json_response import AsciiJSONResponse
-from minivllm_server.protocol.chat import AssistantMessage, ChatChoice, ChatRequest, ChatResponse
+from minivllm_server.protocol.chat import ChatRequest, ChatResponse
+from minivllm_server.protocol.logprobs import chat_logprobs
 from minivllm_server.serving import ServingDependency
 from minivllm_server.streaming import EVENT_STREAM, open_event_stream
 
@@ -39,25 +40,41 @@ async def create_chat_completion(
             usage=generation.usage.usage if body.include_usage else None,
         )
         return await open_event_stream(generation, chunks, write_timeout_s=serving.write_timeout_s)
-    response = ChatResponse(
-        id=identity.id,
-        created=identity.created,
-        model=identity.model,
-        choices=[_choice(delta) for delta in await generation.collect()],
-        usage=generation.usage.usage(),
+    return AsciiJSONResponse(
+        {
+            "id": identity.id,
+            "object": "chat.completion",
+            "created": identity.created,
+            "model": identity.model,
+            "choices": [_choice(delta) for delta in await generation.collect()],
+            "usage": generation.usage.usage().model_dump(),
+        }
     )
-    return AsciiJSONResponse(response.model_dump())
 
 
-def _choice(delta: ChoiceDelta) -> ChatChoice:
-    assert delta.finish_reason is not None, "a whole choice has ended"
-    message = AssistantMessage(content=delta.text)
-    return ChatChoice(index=delta.index, message=message, finish_reason=delta.finish_reason)
+def _choice(delta: ChoiceDelta) -> dict[str, Any]:
+    """The entry of `choices` for a whole answer, in the shape of `ChatChoice`."""
+    return {
+        "index": delta.index,
+        "message": {"role": "assistant", "content": delta.text, "refusal": None},
+        "logprobs": _logprobs_of(delta),
+        "finish_reason": delta.finish_reason,
+    }
 
 
 def _choices_of(delta: ChoiceDelta) -> Iterator[dict[str, Any]]:
-    yield _part(delta.index, {"content": delta.text}, delta.finish_reason)
+    """Yields the entry of `choices` for a piece of an answer."""
+    yield _part(delta.index, {"content": delta.text}, _logprobs_of(delta), delta.finish_reason)
 
 
-def _part(index: int, delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
-    return {"index": index, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+def _logprobs_of(delta: ChoiceDelta) -> dict[str, Any] | None:
+    return None if delta.logprobs is None else chat_logprobs(delta.logprobs)
+
+
+def _part(
+    index: int,
+    delta: dict[str, Any],
+    logprobs: dict[str, Any] | None = None,
+    finish_reason: str | None = None,
+) -> dict[str, Any]:
+    return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
