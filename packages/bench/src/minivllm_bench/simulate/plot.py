@@ -77,8 +77,10 @@ def write_plot(runs: Sequence[SimulatedRun], metric: str | None, path: Path) -> 
     """Writes the plot in the format of the file's name; the same runs give the same bytes."""
     import matplotlib as mpl
 
+    # Else an SVG holds the date, the library's address and random ids.
+    metadata = {"Date": None, "Creator": None} if path.suffix.lower() == ".svg" else None
     with mpl.rc_context({"svg.hashsalt": "minivllm", "svg.fonttype": "none"}):
-        draw(runs, metric).savefig(path, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
+        draw(runs, metric).savefig(path, metadata=metadata)
 
 
 def draw(runs: Sequence[SimulatedRun], metric: str | None = None) -> "Figure":
