@@ -15,8 +15,11 @@ from minivllm_server.settings import ServerSettings
 from minivllm_server.version import server_version
 
 
-def create_app(engine: AsyncEngine, settings: ServerSettings) -> FastAPI:
-    """Returns the application that answers with `engine`, which is started and stopped by the caller."""
+def create_app(engine: AsyncEngine, settings: ServerSettings, metrics_folder: str | None = None) -> FastAPI:
+    """Returns the application that answers with `engine`, which is started and stopped by the caller.
+
+    `metrics_folder` is where several HTTP processes add their measurements up.
+    """
     app = FastAPI(
         title="minivllm",
         version=server_version(),
@@ -31,7 +34,7 @@ def create_app(engine: AsyncEngine, settings: ServerSettings) -> FastAPI:
         max_choices=settings.max_num_waiting,
         max_body_bytes=settings.max_body_bytes,
         write_timeout_s=settings.write_timeout_s,
-        metrics=ServerMetrics(engine, settings.model_names[0]),
+        metrics=ServerMetrics(engine, settings.model_names[0], metrics_folder),
         clock=time.monotonic,
         log_prompts=settings.log_prompts,
     )

@@ -1,12 +1,14 @@
 """The `minivllm` command."""
 
 import asyncio
+import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from importlib import import_module
-from typing import Annotated, Any
+from tempfile import TemporaryDirectory
+from typing import Annotated
 
 import typer
 from pydantic import ValidationError
@@ -14,16 +16,15 @@ from rich.console import Console
 
 from minivllm_runtime.errors import InvalidParameter, MinivllmError
 from minivllm_runtime.sampling_params import SamplingParams
+from minivllm_server.api_processes import ApiProcessFailed
 from minivllm_server.listener import AddressError, bind, url_of
-from minivllm_server.loading import describe_engine, load_engine
+from minivllm_server.loading import describe_engine, load_engine, load_engine_process
 from minivllm_server.logs import configure_logging
+from minivllm_server.optional_tracing import optional_tracing
 from minivllm_server.options import OptionValue, given, with_options_of
 from minivllm_server.settings import ENV_PREFIX, EngineSettings, ServerSettings
 from minivllm_server.version import server_version
 from minivllm_server.violations import describe_violation
-
-Wrapper = Callable[[Any], Any]
-"""Takes an ASGI application and returns one."""
 
 USAGE_ERROR = 2
 FAILURE = 1
@@ -62,7 +63,11 @@ def serve(**options: OptionValue) -> None:
         configure_logging(settings.log_format, settings.log_level)
         engine_config = settings.engine_config()
         listener = bind(settings.host, settings.port)
-        with listener, _web_stack_imported(), _tracing(settings.otlp_endpoint) as trace:
+        if settings.api_processes > 1:
+            with listener:
+                _serve_in_processes(settings, listener)
+            return
+        with listener, _web_stack_imported(), optional_tracing(settings.otlp_endpoint) as trace:
             engine = load_engine(engine_config, Console(stderr=True))
             from minivllm_server.server import serve_engine
 
@@ -78,6 +83,25 @@ def serve(**options: OptionValue) -> None:
                     trace=trace,
                 )
             )
+
+
+def _serve_in_processes(settings: ServerSettings, listener: socket.socket) -> None:
+    from minivllm_runtime.engine.async_engine import AsyncEngine
+    from minivllm_server.api_processes import ApiProcesses, Assignment
+
+    engine = load_engine_process(settings.engine_config(), Console(stderr=True))
+    with closing(engine), TemporaryDirectory(prefix="minivllm-metrics-") as metrics_folder:
+        print(describe_engine(AsyncEngine(engine)), flush=True)
+        assignment = Assignment(
+            settings.model_dump(mode="json"), engine.address, listener.fileno(), metrics_folder
+        )
+        ApiProcesses(assignment, settings.api_processes).serve(
+            on_ready=lambda: print(
+                f"minivllm is ready at {url_of(listener)} with {settings.api_processes} HTTP processes "
+                "(Ctrl-C stops it)",
+                flush=True,
+            )
+        )
 
 
 @app.command()
@@ -118,22 +142,6 @@ def _web_stack_imported() -> Iterator[None]:
 
 
 @contextmanager
-def _tracing(endpoint: str | None) -> Iterator[Wrapper | None]:
-    """Gives what puts tracing around an application, None without an endpoint; sends what is left in the end."""
-    if endpoint is None:
-        yield None
-        return
-    try:
-        from minivllm_server.tracing import traces_to
-    except ModuleNotFoundError as error:
-        raise InvalidParameter(
-            "otlp_endpoint", f"traces need the module {error.name}: install minivllm-server[otel]"
-        ) from error
-    with traces_to(endpoint) as trace:
-        yield trace
-
-
-@contextmanager
 def _one_line_errors() -> Iterator[None]:
     """Turns what a user can mend into one line on stderr and an exit code."""
     try:
@@ -142,7 +150,7 @@ def _one_line_errors() -> Iterator[None]:
         _fail("; ".join(describe_violation(v, v["loc"][:1]) for v in error.errors()), USAGE_ERROR)
     except InvalidParameter as error:
         _fail(str(error), USAGE_ERROR)
-    except (MinivllmError, AddressError) as error:
+    except (MinivllmError, AddressError, ApiProcessFailed) as error:
         _fail(str(error), FAILURE)
 
 

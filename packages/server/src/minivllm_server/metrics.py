@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from minivllm_runtime.engine.async_engine import AsyncEngine
@@ -77,14 +78,18 @@ class ServerMetrics:
     Args:
         engine: Whose gauges are shown.
         model_name: Label of everything.
+        shared_folder: Where several HTTP processes add their measurements up; prometheus_client writes there.
 
     Attributes:
-        registry: Of this server alone; `prometheus_client.generate_latest` renders it.
+        registry: Of this server alone; `prometheus_client.generate_latest` renders what `collected` gives.
     """
 
-    def __init__(self, engine: AsyncEngine, model_name: str) -> None:
+    def __init__(self, engine: AsyncEngine, model_name: str, shared_folder: str | None = None) -> None:
         self.registry = CollectorRegistry()
-        self.registry.register(_EngineCollector(engine, model_name))
+        self._engine = _EngineCollector(engine, model_name)
+        self._shared_folder = shared_folder
+        if shared_folder is None:
+            self.registry.register(self._engine)
         self._model_name = model_name
         self._ttft = self._histogram(
             "time_to_first_token_seconds", "From a request to its first token.", _TTFT_BUCKETS_S
@@ -108,6 +113,15 @@ class ServerMetrics:
         )
         self._ended = {reason: success.labels(model_name, reason) for reason in FINISH_REASONS}
         engine.observe_queue_times(queue_time.observe)
+
+    def collected(self) -> CollectorRegistry:
+        """What a scrape sees: this process's registry, or the sum of all HTTP processes."""
+        if self._shared_folder is None:
+            return self.registry
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry, self._shared_folder)  # type: ignore[no-untyped-call]  # untyped there
+        registry.register(self._engine)
+        return registry
 
     def count_prompt(self, num_tokens: int) -> None:
         """The tokens of all prompts of a request that was accepted."""

@@ -76,6 +76,7 @@ async def serve_engine(
     *,
     on_ready: Callable[["DrainingServer"], None],
     trace: Callable[[ASGIApp], ASGIApp] | None = None,
+    metrics_folder: str | None = None,
 ) -> None:
     """Starts `engine`, serves it on `listener` until a signal or `DrainingServer.stop`, and shuts it down.
 
@@ -85,10 +86,11 @@ async def serve_engine(
         settings: Limits and time-outs.
         on_ready: Called with the server once it accepts connections.
         trace: Puts tracing around an application; None: no traces.
+        metrics_folder: Where several HTTP processes add their measurements up.
     """
     await engine.start()
     try:
-        stack = wrap(create_app(engine, settings), settings, trace)
+        stack = wrap(create_app(engine, settings, metrics_folder), settings, trace)
         config = uvicorn.Config(
             stack.app,
             lifespan="off",

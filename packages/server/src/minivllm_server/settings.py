@@ -6,9 +6,9 @@ This is the only place of the project that reads the environment.
 from dataclasses import fields, replace
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import AliasChoices, Field, field_validator
+from pydantic import AliasChoices, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from minivllm_runtime.config import Device, DType, EngineConfig, LoadFormat, SchedulingPolicy
@@ -108,6 +108,12 @@ class ServerSettings(EngineSettings):
     otlp_endpoint: str | None = Field(
         None, description="URL of an OpenTelemetry collector that gets traces; needs minivllm-server[otel]."
     )
+    api_processes: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="HTTP processes in front of the engine, which then has a process of its own.",
+    )
     max_body_bytes: int = Field(8 * 2**20, ge=1, description="Larger request bodies are refused unread.")
     drain_timeout_s: float = Field(
         30.0, ge=0, allow_inf_nan=False, description="Seconds open requests may take after SIGTERM."
@@ -152,6 +158,20 @@ class ServerSettings(EngineSettings):
         if key_ring is None or len(key_ring.keys) == 1 or "scheduling_policy" in self.model_fields_set:
             return config
         return replace(config, scheduling_policy="fair")
+
+    @model_validator(mode="after")
+    def _refuse_contradictions(self) -> Self:
+        """Several HTTP processes need the engine apart, and what counts per key counts in one process."""
+        if self.api_processes > 1:
+            if self.engine_process is False:
+                raise ValueError("api_processes above 1 contradicts no-engine-process")
+            if KeyLimits(
+                self.requests_per_minute, self.tokens_per_minute, self.max_concurrent_requests
+            ).has_any:
+                raise ValueError(
+                    "limits per API key are counted in one HTTP process: api_processes must be 1"
+                )
+        return self
 
     def key_ring(self) -> KeyRing | None:
         """Returns the API keys; None: everybody may come in.

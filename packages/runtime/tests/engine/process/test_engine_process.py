@@ -47,7 +47,7 @@ def run(scenario):
             await engine.shutdown()
 
     remote = RemoteEngine.spawn(CONFIG)
-    process, folder = remote._process, Path(remote._address.removeprefix("ipc://")).parent
+    process, folder = remote._process, Path(remote.address.removeprefix("ipc://")).parent
     asyncio.run(main(AsyncEngine(remote)))
     assert not is_running(process.pid)
     assert not folder.exists()

@@ -44,6 +44,7 @@ class EngineServer:
         self._socket = socket
         self._requests: dict[bytes, set[str]] = {}
         self._owners: dict[str, bytes] = {}
+        self._unanswered: dict[str, bytes] = {}  # client by batch id
 
     def serve(self) -> str:
         """Work until the engine is dead; returns why it is. Clients were told."""
@@ -80,7 +81,7 @@ class EngineServer:
             case ToEngine.ADD:
                 self._add(client, decode_add(payload))
             case ToEngine.ABORT:
-                self._core.execute([command := decode_abort(payload)])
+                self._abort([command := decode_abort(payload)])
                 self._forget(command.request_id)
         if not self._core.has_work:  # no step will tell them
             self._tell_everybody(self._core.stats())
@@ -90,11 +91,17 @@ class EngineServer:
         for request in command.requests:
             self._owners[request.request_id] = client
             self._requests[client].add(request.request_id)
-        self._send(client, FromEngine.OUTPUT, StepOutput(answers, (), self._core.stats()))
+        if answers:
+            self._send(client, FromEngine.OUTPUT, StepOutput(answers, (), self._core.stats()))
+        else:
+            self._unanswered[command.batch_id] = client
 
     def _deliver(self, outputs: Sequence[TokenOutput]) -> None:
         """Send each client what a step made for it."""
         stats, queue_times_s = self._core.stats(), self._core.take_queue_times()
+        for answer in self._core.take_answers():
+            client = self._unanswered.pop(answer.batch_id)
+            self._send(client, FromEngine.OUTPUT, StepOutput((answer,), (), stats))
         shares: defaultdict[bytes, list[TokenOutput]] = defaultdict(list)
         for output in outputs:
             owner = self._owners.get(output.request_id)
@@ -128,7 +135,11 @@ class EngineServer:
             _log.warning("a client is gone, with %d requests open", len(lost))
         for request_id in lost:
             del self._owners[request_id]
-        self._core.execute([AbortRequest(request_id) for request_id in lost])
+        self._abort([AbortRequest(request_id) for request_id in lost])
+
+    def _abort(self, commands: Sequence[AbortRequest]) -> None:
+        for answer in self._core.execute(commands):
+            del self._unanswered[answer.batch_id]  # nobody waits for it any more
 
     def _forget(self, request_id: str) -> None:
         owner = self._owners.pop(request_id, None)

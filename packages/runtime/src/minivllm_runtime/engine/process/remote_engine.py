@@ -35,13 +35,16 @@ class RemoteEngine:
         address: Of the engine.
         process: If it is ours to end.
 
+    Attributes:
+        address: As given; other clients may connect to it.
+
     Raises:
         EngineDead: nobody answers at the address.
     """
 
     def __init__(self, address: str, process: EngineProcess | None = None) -> None:
         description = _ask_description(address)
-        self._address, self._process = address, process
+        self.address, self._process = address, process
         self._stats = description.stats
         self.tokenizer = Tokenizer.from_parts(description.tokenizer)
         self.model_config = description.model_config
@@ -67,7 +70,12 @@ class RemoteEngine:
 
     def connect(self) -> "RemoteConnection":
         """A connection, not started."""
-        return RemoteConnection(self._address, self._process)
+        return RemoteConnection(self.address, self._process)
+
+    def close(self) -> None:
+        """End the engine process if it is ours; `stop` of a connection does so, too."""
+        if self._process is not None:
+            self._process.close()
 
 
 class RemoteConnection:
@@ -76,23 +84,26 @@ class RemoteConnection:
     def __init__(self, address: str, process: EngineProcess | None) -> None:
         self._address = address
         self._process = process
-        self._context = zmq.asyncio.Context()
-        self._socket = self._context.socket(zmq.DEALER)
+        self._context: zmq.asyncio.Context | None = None
+        self._socket: zmq.asyncio.Socket | None = None
         self._tasks: tuple[asyncio.Task[None], ...] = ()
 
     async def start(self, on_output: OnOutput, on_death: OnDeath) -> None:
         """Connect and introduce ourselves."""
-        self._socket.setsockopt(zmq.LINGER, 0)
-        monitor = self._socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
-        self._socket.connect(self._address)
-        self._socket.send_multipart((ToEngine.HELLO.value, b""))
+        self._context = zmq.asyncio.Context()
+        socket = self._socket = self._context.socket(zmq.DEALER)
+        socket.setsockopt(zmq.LINGER, 0)
+        monitor = socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+        socket.connect(self._address)
+        socket.send_multipart((ToEngine.HELLO.value, b""))
         self._tasks = (
-            asyncio.create_task(self._receive(on_output, on_death)),
+            asyncio.create_task(_receive(socket, on_output, on_death)),
             asyncio.create_task(_watch(monitor, on_death)),
         )
 
     def send(self, command: Command) -> None:
         """Send a command."""
+        assert self._socket is not None, "start comes first"
         kind = ToEngine.ADD if isinstance(command, AddRequests) else ToEngine.ABORT
         self._socket.send_multipart((kind.value, encode(command)))
 
@@ -102,23 +113,25 @@ class RemoteConnection:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = ()
-        if not self._context.closed:
+        if self._context is not None and self._socket is not None:
             self._socket.disable_monitor()
             self._context.destroy(linger=0)
+            self._context = self._socket = None
         if self._process is not None:
             await asyncio.to_thread(self._process.close)
 
-    async def _receive(self, on_output: OnOutput, on_death: OnDeath) -> None:
-        try:
-            while True:
-                kind, payload = await self._socket.recv_multipart()
-                if kind == FromEngine.DEATH:
-                    on_death(decode_reason(payload))
-                else:
-                    on_output(decode_output(payload))
-        except Exception as error:  # a fault of ours: nothing would be delivered any more
-            _log.exception("the engine's output cannot be taken in")
-            on_death(f"{type(error).__name__}: {error}")
+
+async def _receive(socket: zmq.asyncio.Socket, on_output: OnOutput, on_death: OnDeath) -> None:
+    try:
+        while True:
+            kind, payload = await socket.recv_multipart()
+            if kind == FromEngine.DEATH:
+                on_death(decode_reason(payload))
+            else:
+                on_output(decode_output(payload))
+    except Exception as error:  # a fault of ours: nothing would be delivered any more
+        _log.exception("the engine's output cannot be taken in")
+        on_death(f"{type(error).__name__}: {error}")
 
 
 async def _watch(monitor: zmq.asyncio.Socket, on_death: OnDeath) -> None:
