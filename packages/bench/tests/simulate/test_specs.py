@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from minivllm_bench.errors import InvalidSetting
@@ -73,6 +75,28 @@ def test_every_device_serves_every_model_within_a_second():
             assert 0 < step_s < 1
 
 
+def test_a_roofline_can_be_of_any_device_and_any_model(tmp_path):
+    load = StepLoad(8, 8, 8, 8000, 8000)
+    named = parse_cost("--cost", "roofline:h100:llama-3.2-1b")
+    assert parse_cost("--cost", "roofline:989e12/3.35e12:llama-3.2-1b").step_s(load) == named.step_s(load)
+    shape = MODELS["llama-3.2-1b"]
+    config = {
+        "num_hidden_layers": shape.num_layers,
+        "hidden_size": shape.hidden_size,
+        "intermediate_size": shape.intermediate_size,
+        "num_attention_heads": shape.num_heads,
+        "num_key_value_heads": shape.num_kv_heads,
+        "vocab_size": shape.vocab_size,
+    }
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    assert parse_cost("--cost", f"roofline:h100:{path}").step_s(load) == named.step_s(load)
+    del config["hidden_size"]
+    path.write_text(json.dumps(config))
+    with pytest.raises(InvalidSetting, match=r"config\.json has no hidden_size"):
+        parse_cost("--cost", f"roofline:h100:{path}")
+
+
 @pytest.mark.parametrize(
     ("parse", "text", "named"),
     [
@@ -97,6 +121,8 @@ def test_every_device_serves_every_model_within_a_second():
         (parse_cost, "linear:base_s=-1", "base_s is -1"),
         (parse_cost, "roofline:h100:gpt-9", "llama-3.1-8b"),
         (parse_cost, "roofline:abacus:llama-3.1-8b", "h100"),
+        (parse_cost, "roofline:1e12/0:llama-3.1-8b", "bytes_per_s is 0"),
+        (parse_cost, "roofline:fast/1:llama-3.1-8b", "not a number"),
         (parse_sweep, "num_blocks", "NAME=VALUE"),
         (parse_sweep, "trace=1,2", "num_blocks"),
         (parse_sweep, "num_blocks=2,2", "differ"),

@@ -8,10 +8,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
+from minivllm_bench.engines.dummy_model import read_model_config
 from minivllm_bench.errors import InvalidSetting
 from minivllm_bench.live.cost_file import read_cost_file
 from minivllm_bench.simulate.options import SWEPT
 from minivllm_bench.simulate.presets import DEVICES, MODELS
+from minivllm_bench.speed_limit import read_model_shape
 from minivllm_scheduler import (
     COST_AWARE,
     FCFS,
@@ -30,6 +32,7 @@ from minivllm_scheduler.simulation import (
     ClosedLoop,
     ConstantCost,
     CostModel,
+    DeviceSheet,
     FixedLength,
     GammaArrivals,
     LengthDistribution,
@@ -88,21 +91,19 @@ def parse_shared_prefixes(option: str, text: str | None) -> SharedPrefixes | Non
 
 def parse_cost(option: str, text: str) -> CostModel:
     """`constant:SECONDS`, `linear:TERM=SECONDS,…`, `roofline:DEVICE:MODEL` or the `.json` file of a calibration."""
-    if text.endswith(".json"):
-        return read_cost_file(Path(text)).cost
     kind, _, rest = text.partition(":")
     if kind == "constant":
         return _built(option, text, lambda: ConstantCost(float(rest)))
     if kind == "linear":
         return _parse_linear(option, text, rest)
-    device, _, model = rest.partition(":")
-    if kind == "roofline" and device in DEVICES and model in MODELS:
-        return RooflineCost(DEVICES[device], MODELS[model])
+    if kind == "roofline":
+        return _parse_roofline(option, text, rest)
+    if text.endswith(".json"):
+        return read_cost_file(Path(text)).cost
     raise _refusal(
         option,
         text,
-        f"constant:SECONDS, linear:TERM=SECONDS,…, a .json file of calibrate, or roofline:DEVICE:MODEL with DEVICE "
-        f"of {', '.join(DEVICES)} and MODEL of {', '.join(MODELS)}",
+        "constant:SECONDS, linear:TERM=SECONDS,…, roofline:DEVICE:MODEL or a .json file of calibrate",
     )
 
 
@@ -173,6 +174,28 @@ def _parse_linear(option: str, text: str, terms: str) -> LinearCost:
         return LinearCost(**numbers)
 
     return _built(option, text, build)
+
+
+def _parse_roofline(option: str, text: str, rest: str) -> RooflineCost:
+    """DEVICE is one of `DEVICES` or FLOPS_PER_S/BYTES_PER_S, MODEL one of `MODELS` or a file like a `config.json`."""
+    device, _, model = rest.partition(":")
+    flops_per_s, is_pair, bytes_per_s = device.partition("/")
+    if device in DEVICES:
+        sheet = DEVICES[device]
+    elif is_pair:
+        sheet = _built(
+            option, text, lambda: DeviceSheet(flops_per_s=float(flops_per_s), bytes_per_s=float(bytes_per_s))
+        )
+    else:
+        raise _refusal(option, text, f"roofline with FLOPS_PER_S/BYTES_PER_S or one of {', '.join(DEVICES)}")
+    if model in MODELS:
+        return RooflineCost(sheet, MODELS[model])
+    if not model.endswith(".json"):
+        raise _refusal(option, text, f"roofline with the path of a config.json or one of {', '.join(MODELS)}")
+    try:
+        return RooflineCost(sheet, read_model_shape(read_model_config(model)))
+    except KeyError as error:
+        raise InvalidSetting(f"{option} {text}: {model} has no {error.args[0]}") from error
 
 
 def _named(option: str, text: str, known: Mapping[str, T]) -> T:
