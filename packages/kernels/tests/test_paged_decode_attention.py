@@ -4,7 +4,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from minivllm_kernels.errors import InvalidTensor
-from minivllm_kernels.paged_decode_attention import num_kv_splits, paged_decode_attention
+from minivllm_kernels.paged_decode_attention import (
+    num_kv_splits,
+    paged_decode_attention,
+    rotate_cache_and_attend,
+)
 from minivllm_kernels.reference import paged_decode_attention as reference
 
 EDGE_LENGTHS = [1, 15, 16, 17, 31, 32, 33]
@@ -106,10 +110,33 @@ def test_an_empty_batch_has_an_empty_result(device, paged_batch):
 def test_num_kv_splits_is_a_power_of_two_that_fits(num_rows, max_context_len):
     splits = num_kv_splits(num_rows, max_context_len)
     assert splits & (splits - 1) == 0
-    assert splits == 1 or (splits * num_rows <= 512 and splits * 128 <= max_context_len)
+    assert splits == 1 or (splits * num_rows <= 256 and splits * 128 <= max_context_len)
 
 
 def test_refuses_tables_of_another_batch_size(device, paged_batch):
     batch = paged_batch(device, [3, 4])
     with pytest.raises(InvalidTensor, match=r"context_lens has shape \(2,\), expected \(1,\)"):
         paged_decode_attention(batch.query[:1], *decode_args(batch)[1:])
+
+
+@pytest.mark.parametrize(("head_dim", "num_heads", "num_kv_heads"), HEAD_SHAPES)
+@pytest.mark.parametrize(("dtype", "tolerance"), TOLERANCES)
+def test_rotate_cache_and_attend_equals_the_twin(
+    device, paged_batch, poisoned, head_dim, num_heads, num_kv_heads, dtype, tolerance
+):
+    lengths = [0, 1, 16, 33] if head_dim != 8 else [0, 1, 129, 260]  # the latter are split
+    batch = paged_batch(device, lengths, heads=(num_heads, num_kv_heads), head_dim=head_dim, dtype=dtype)
+    new = torch.randn((2, len(lengths), num_kv_heads, head_dim), device=device).to(dtype)
+    heads = torch.cat((batch.query, *new), dim=1)
+    angles = torch.rand((300, head_dim // 2), device=device) * 6
+    tables = (torch.cat((angles.cos(), angles.sin()), dim=-1), batch.key_cache, batch.value_cache)
+    twin_tables = (tables[0], batch.key_cache.clone(), batch.value_cache.clone())
+    arguments = (batch.block_tables, batch.context_lens, batch.scale)
+    before = heads.clone()
+    with poisoned():
+        output = rotate_cache_and_attend(heads, *tables, *arguments)
+    expected = reference.rotate_cache_and_attend(heads, *twin_tables, *arguments)
+    torch.testing.assert_close(output, expected, atol=tolerance, rtol=tolerance)
+    for cache, twin in zip(tables[1:], twin_tables[1:], strict=True):
+        torch.testing.assert_close(cache, twin, atol=1e-6, rtol=2**-7, equal_nan=True)
+    assert torch.equal(heads, before)

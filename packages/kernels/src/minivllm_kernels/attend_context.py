@@ -51,7 +51,7 @@ def attend_context(
     for first in range(begin, whole_end, TILE_KV):
         positions = first + tl.arange(0, TILE_KV)
         slots = (
-            _locate(positions, True, block_table_ptr, cache_strides, BLOCK_SIZE) + kv_head * cache_strides[1]
+            locate(positions, True, block_table_ptr, cache_strides, BLOCK_SIZE) + kv_head * cache_strides[1]
         )
         keys = _load_tile(key_cache_ptr, slots, query.shape[1], HEAD_DIM)
         values = _load_tile(value_cache_ptr, slots, query.shape[1], HEAD_DIM)
@@ -62,8 +62,7 @@ def attend_context(
         positions = first + tl.arange(0, TILE_KV)
         inside = positions < end
         slots = (
-            _locate(positions, inside, block_table_ptr, cache_strides, BLOCK_SIZE)
-            + kv_head * cache_strides[1]
+            locate(positions, inside, block_table_ptr, cache_strides, BLOCK_SIZE) + kv_head * cache_strides[1]
         )
         # Unwritten slots may hold NaN. Zeros there are needed in V, too: a weight of 0 times NaN is NaN.
         mask = inside[:, None] & (dims < HEAD_DIM)[None, :]
@@ -78,7 +77,7 @@ def attend_context(
 
 
 @triton.jit
-def _locate(positions, inside, block_table_ptr, cache_strides, BLOCK_SIZE: tl.constexpr):
+def locate(positions, inside, block_table_ptr, cache_strides, BLOCK_SIZE: tl.constexpr):
     """Offsets of the positions' slots in one head of the cache, in 64 bits: they pass 2^31 in pools of a few GB."""
     block_ids = tl.load(block_table_ptr + positions // BLOCK_SIZE, mask=inside, other=0)
     return block_ids.to(tl.int64) * cache_strides[0] + (positions % BLOCK_SIZE) * cache_strides[2]

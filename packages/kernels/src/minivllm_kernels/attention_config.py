@@ -24,7 +24,9 @@ class AttentionConfig(NamedTuple):
 def decode_config(head_dim: int, element_bytes: int, group_size: int) -> AttentionConfig:
     """One token with its group of heads against a stretch of context: bound by reading it."""
     tile_rows = max(_next_power_of_2(group_size), MIN_DOT_SIZE)
-    return AttentionConfig(tile_rows, _kv_tile(head_dim, element_bytes, 16 * 1024), num_warps=4, num_stages=3)
+    num_warps = 2 if head_dim <= 64 else 1
+    tile_kv = _kv_tile(head_dim, element_bytes, 8 * 1024)
+    return AttentionConfig(tile_rows, tile_kv, num_warps if element_bytes == 2 else 4, num_stages=3)
 
 
 def prefill_config(head_dim: int, element_bytes: int, group_size: int, max_query_len: int) -> AttentionConfig:
@@ -32,10 +34,8 @@ def prefill_config(head_dim: int, element_bytes: int, group_size: int, max_query
     group_rows = _next_power_of_2(group_size)
     if max_query_len * group_rows <= MIN_DOT_SIZE:
         return decode_config(head_dim, element_bytes, group_size)._replace(tile_rows=MIN_DOT_SIZE)
-    large = element_bytes == 2 and head_dim <= 128
-    tile_rows = max(128 if large else 64, group_rows)
     tile_kv = _kv_tile(head_dim, element_bytes, 16 * 1024)
-    return AttentionConfig(tile_rows, tile_kv, num_warps=8 if large else 4, num_stages=3)
+    return AttentionConfig(max(64, group_rows), tile_kv, num_warps=4, num_stages=3)
 
 
 def head_tile_size(head_dim: int) -> int:

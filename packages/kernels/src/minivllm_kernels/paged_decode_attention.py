@@ -12,13 +12,13 @@ import torch
 import triton
 import triton.language as tl
 
-from minivllm_kernels.attend_context import attend_context, widens_dot
+from minivllm_kernels.attend_context import attend_context, locate, widens_dot
 from minivllm_kernels.attention_config import decode_config, head_tile_size
 from minivllm_kernels.early_launch import early_launch, let_next_start, wait_for_inputs
-from minivllm_kernels.tensor_checks import require_paged_attention, require_shape
+from minivllm_kernels.tensor_checks import require_cos_sin, require_paged_attention, require_shape
 
-# Programs that fill the largest GPUs several times over.
-_TARGET_PROGRAMS = 512
+# Programs that fill the largest GPUs twice over.
+_TARGET_PROGRAMS = 256
 # A shorter split is not worth its merge.
 _MIN_SPLIT_TOKENS = 128
 _MAX_SPLITS = 32
@@ -51,13 +51,63 @@ def paged_decode_attention(
         InvalidTensor: The shapes, dtypes or layouts do not fit each other.
     """
     require_paged_attention(query, key_cache, value_cache, block_tables, context_lens)
-    batch_size, num_heads, head_dim = query.shape
-    require_shape("context_lens", context_lens, (batch_size,))
-    _, num_kv_heads, block_size, _ = key_cache.shape
+    require_shape("context_lens", context_lens, (query.shape[0],))
+    return _attend(query, query.shape[1], None, (key_cache, value_cache), block_tables, context_lens, scale)
+
+
+def rotate_cache_and_attend(
+    heads: torch.Tensor,
+    cos_sin_cache: torch.Tensor,
+    key_cache: torch.Tensor,
+    value_cache: torch.Tensor,
+    block_tables: torch.Tensor,
+    context_lens: torch.Tensor,
+    scale: float,
+) -> torch.Tensor:
+    """All between the q/k/v projection and the output projection of a decode step, in one pass.
+
+    The newest token of each of B requests is at position `context_len - 1`. Its query and key are rotated to it
+    (as by `rotary_embedding`), its key and value are written to the cache, and its query attends to the context.
+
+    Args:
+        heads: `[B, Hq + 2 * Hkv, D]`, query, key and value heads side by side; not changed.
+        cos_sin_cache: `[P, D]` float32, contiguous: row p holds the cosines of D/2 angles, then their sines.
+        key_cache: `[num_blocks, Hkv, block_size, D]`, dtype of `heads`; written at the newest position.
+        value_cache: as `key_cache`, of the same strides.
+        block_tables: `[B, M]` int32; entries past `ceil(context_len / block_size)` are never read.
+        context_lens: `[B]` int32, tokens of the context, the newest included; 0 marks padding: zeros.
+        scale: factor on the scores, usually `D ** -0.5`.
+
+    Returns:
+        `[B, Hq, D]`, contiguous, in the dtype of `heads`; the softmax is computed in float32.
+
+    Raises:
+        InvalidTensor: The shapes, dtypes or layouts do not fit each other.
+    """
+    num_heads = heads.shape[1] - 2 * key_cache.shape[1]
+    require_paged_attention(heads[:, :num_heads], key_cache, value_cache, block_tables, context_lens)
+    require_shape("context_lens", context_lens, (heads.shape[0],))
+    require_cos_sin(cos_sin_cache, heads.shape[2])
+    caches = (key_cache, value_cache)
+    return _attend(heads, num_heads, cos_sin_cache, caches, block_tables, context_lens, scale)
+
+
+def _attend(
+    heads: torch.Tensor,
+    num_heads: int,
+    cos_sin_cache: torch.Tensor | None,
+    caches: tuple[torch.Tensor, torch.Tensor],
+    block_tables: torch.Tensor,
+    context_lens: torch.Tensor,
+    scale: float,
+) -> torch.Tensor:
+    """Launch both kernels on checked arguments; `cos_sin_cache` is None where nothing is to be rotated or written."""
+    batch_size, _, head_dim = heads.shape
+    _, num_kv_heads, block_size, _ = caches[0].shape
     group_size = num_heads // num_kv_heads
-    config = decode_config(head_dim, query.element_size(), group_size)
+    config = decode_config(head_dim, heads.element_size(), group_size)
     num_splits = num_kv_splits(batch_size * num_kv_heads, block_tables.shape[1] * block_size)
-    output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
+    output = torch.empty((batch_size, num_heads, head_dim), dtype=heads.dtype, device=heads.device)
     # A single split is the result already; several are kept in float32 until they are merged.
     partial = output
     if num_splits > 1:
@@ -66,14 +116,14 @@ def paged_decode_attention(
     _attend_split_kernel[(batch_size, num_kv_heads, num_splits)](
         partial,
         log_sum_exp,
-        query,
-        key_cache,
-        value_cache,
+        heads,
+        cos_sin_cache,
+        *caches,
         block_tables,
         context_lens,
         scale * math.log2(math.e),
-        query.stride(),
-        key_cache.stride(),
+        heads.stride(),
+        caches[0].stride(),
         block_tables.stride(0),
         BLOCK_SIZE=block_size,
         GROUP_SIZE=group_size,
@@ -81,10 +131,10 @@ def paged_decode_attention(
         TILE_DIM=head_tile_size(head_dim),
         TILE_ROWS=config.tile_rows,
         TILE_KV=config.tile_kv,
-        WIDEN_DOT=widens_dot(query),
+        WIDEN_DOT=widens_dot(heads),
         num_warps=config.num_warps,
         num_stages=config.num_stages,
-        **early_launch(query.device),
+        **early_launch(heads.device),
     )
     if num_splits > 1:
         _merge_splits_kernel[(batch_size * num_heads,)](
@@ -94,7 +144,7 @@ def paged_decode_attention(
             NUM_SPLITS=num_splits,
             HEAD_DIM=head_dim,
             num_warps=1,
-            **early_launch(query.device),
+            **early_launch(heads.device),
         )
     return output
 
@@ -114,13 +164,14 @@ def num_kv_splits(num_rows: int, max_context_len: int) -> int:
 def _attend_split_kernel(
     partial_ptr,
     log_sum_exp_ptr,
-    query_ptr,
+    heads_ptr,
+    cos_sin_ptr,
     key_cache_ptr,
     value_cache_ptr,
     block_tables_ptr,
     context_lens_ptr,
     scale_log2,
-    query_strides,
+    heads_strides,
     cache_strides,
     stride_table_row,
     BLOCK_SIZE: tl.constexpr,
@@ -135,6 +186,7 @@ def _attend_split_kernel(
     """One program attends from the query heads of one KV head to one split of one request's context."""
     request = tl.program_id(0).to(tl.int64)
     kv_head = tl.program_id(1)
+    num_heads = tl.num_programs(1) * GROUP_SIZE
     split = tl.program_id(2)
     num_splits = tl.num_programs(2)
     let_next_start(EARLY)
@@ -148,16 +200,39 @@ def _attend_split_kernel(
     dims = tl.arange(0, TILE_DIM)
     heads = kv_head * GROUP_SIZE + rows
     mask = (rows < GROUP_SIZE)[:, None] & (dims < HEAD_DIM)[None, :]
-    query_offsets = request * query_strides[0] + heads[:, None] * query_strides[1] + dims[None, :]
+    request_ptr = heads_ptr + request * heads_strides[0]
+    query_ptr = request_ptr + heads[:, None] * heads_strides[1]
+    block_table_ptr = block_tables_ptr + request * stride_table_row
+    if cos_sin_ptr is None:
+        query = tl.load(query_ptr + dims[None, :], mask=mask, other=0.0)
+    else:
+        newest = context_len - 1
+        angle_ptr = cos_sin_ptr + tl.maximum(newest, 0).to(tl.int64) * HEAD_DIM
+        query = _load_rotated(query_ptr, dims[None, :], angle_ptr, mask, HEAD_DIM)
+        if (begin <= newest) & (newest < end):
+            key_ptr = request_ptr + (num_heads + kv_head) * heads_strides[1]
+            value_ptr = key_ptr + tl.num_programs(1) * heads_strides[1]
+            slot = (
+                locate(newest, True, block_table_ptr, cache_strides, BLOCK_SIZE) + kv_head * cache_strides[1]
+            )
+            inside = dims < HEAD_DIM
+            tl.store(
+                key_cache_ptr + slot + dims,
+                _load_rotated(key_ptr, dims, angle_ptr, inside, HEAD_DIM),
+                mask=inside,
+            )
+            tl.store(value_cache_ptr + slot + dims, tl.load(value_ptr + dims, mask=inside), mask=inside)
+            # This program reads them again, with other threads.
+            tl.debug_barrier()
     partial, log_sum_exp = attend_context(
-        tl.load(query_ptr + query_offsets, mask=mask, other=0.0),
+        query,
         tl.full((TILE_ROWS,), context_len - 1, tl.int32),
         begin,
         end,
         end,
         key_cache_ptr,
         value_cache_ptr,
-        block_tables_ptr + request * stride_table_row,
+        block_table_ptr,
         kv_head,
         cache_strides,
         scale_log2,
@@ -167,11 +242,25 @@ def _attend_split_kernel(
         WIDEN_DOT,
     )
     # An empty split is written too: it merges with weight 0.
-    num_heads = tl.num_programs(1) * GROUP_SIZE
     targets = (request * num_heads + heads) * num_splits + split
     partial_offsets = targets[:, None] * HEAD_DIM + dims[None, :]
     tl.store(partial_ptr + partial_offsets, partial.to(partial_ptr.dtype.element_ty), mask=mask)
     tl.store(log_sum_exp_ptr + targets, log_sum_exp, mask=rows < GROUP_SIZE)
+
+
+@triton.jit
+def _load_rotated(head_ptr, dims, angle_ptr, mask, HEAD_DIM: tl.constexpr):
+    """Heads rotated by the angles of one position: (x1, x2) becomes (x1 cos - x2 sin, x2 cos + x1 sin)."""
+    half: tl.constexpr = HEAD_DIM // 2
+    is_first = dims < half
+    angles = angle_ptr + tl.where(is_first, dims, dims - half)
+    inside = dims < HEAD_DIM
+    cos = tl.load(angles, mask=inside, other=0.0)
+    sin = tl.load(angles + half, mask=inside, other=0.0)
+    x = tl.load(head_ptr + dims, mask=mask, other=0.0)
+    partner = tl.load(head_ptr + tl.where(is_first, dims + half, dims - half), mask=mask, other=0.0)
+    signed_sin = tl.where(is_first, -sin, sin)
+    return (x.to(tl.float32) * cos + partner.to(tl.float32) * signed_sin).to(x.dtype)
 
 
 @triton.jit

@@ -80,8 +80,14 @@ def require_rotary(
     require_dtype("key", key, query.dtype)
     require_shape("positions", positions, (num_tokens,))
     require_dtype("positions", positions, torch.int64)
+    require_cos_sin(cos_sin_cache, head_dim)
+
+
+def require_cos_sin(cos_sin_cache: torch.Tensor, head_dim: int) -> None:
+    """Raise `InvalidTensor` unless `cos_sin_cache` is `[P, head_dim]` float32."""
     require_shape("cos_sin_cache", cos_sin_cache, (cos_sin_cache.shape[0], head_dim))
     require_dtype("cos_sin_cache", cos_sin_cache, torch.float32)
+    require_dense_rows("cos_sin_cache", cos_sin_cache)
 
 
 def require_gate_up(x: torch.Tensor) -> None:
@@ -115,8 +121,7 @@ def require_fused_heads(
     require_dtype("positions", positions, torch.int64)
     require_shape("slot_mapping", slot_mapping, (num_tokens,))
     require_dtype("slot_mapping", slot_mapping, torch.int64)
-    require_shape("cos_sin_cache", cos_sin_cache, (cos_sin_cache.shape[0], head_dim))
-    require_dtype("cos_sin_cache", cos_sin_cache, torch.float32)
+    require_cos_sin(cos_sin_cache, head_dim)
 
 
 def require_linear(
@@ -162,3 +167,9 @@ def _require_places(slots: torch.Tensor, positions: torch.Tensor, token_ids: tor
     for name, tensor in (("slots", slots), ("token_ids", token_ids)):
         require_dtype(name, tensor, torch.int64)
     require_dtype("positions", positions, torch.int64, torch.int32)
+
+
+def require_even_rows(name: str, tensor: torch.Tensor) -> None:
+    """Raise `InvalidTensor` unless the first dimension of `tensor` can be halved."""
+    if tensor.shape[0] % 2:
+        raise InvalidTensor(f"{name} has {tensor.shape[0]} rows, expected an even number")

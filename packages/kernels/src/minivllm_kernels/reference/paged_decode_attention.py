@@ -3,6 +3,7 @@
 import torch
 
 from minivllm_kernels.reference.paged_prefill_attention import paged_prefill_attention
+from minivllm_kernels.reference.rotate_and_cache import rotate_and_cache
 from minivllm_kernels.tensor_checks import require_paged_attention, require_shape
 
 
@@ -37,3 +38,44 @@ def paged_decode_attention(
     return paged_prefill_attention(
         query, key_cache, value_cache, block_tables, one_query_each, context_lens, scale, max_query_len=1
     )
+
+
+def rotate_cache_and_attend(
+    heads: torch.Tensor,
+    cos_sin_cache: torch.Tensor,
+    key_cache: torch.Tensor,
+    value_cache: torch.Tensor,
+    block_tables: torch.Tensor,
+    context_lens: torch.Tensor,
+    scale: float,
+) -> torch.Tensor:
+    """All between the q/k/v projection and the output projection of a decode step.
+
+    The newest token of each of B requests is at position `context_len - 1`. Its query and key are rotated to it, its
+    key and value are written to the cache, and its query attends to the context.
+
+    Args:
+        heads: `[B, Hq + 2 * Hkv, D]`, query, key and value heads side by side; not changed.
+        cos_sin_cache: `[P, D]` float32: row p holds the cosines of D/2 angles, then their sines.
+        key_cache: `[num_blocks, Hkv, block_size, D]`; written at the newest position.
+        value_cache: as `key_cache`.
+        block_tables: `[B, M]` int32; entries past `ceil(context_len / block_size)` are never read.
+        context_lens: `[B]` int32, tokens of the context, the newest included; 0 marks padding: zeros.
+        scale: factor on the scores, usually `D ** -0.5`.
+
+    Returns:
+        `[B, Hq, D]` in the dtype of `heads`; the softmax is computed in float32.
+
+    Raises:
+        InvalidTensor: The shapes, dtypes or layouts do not fit each other.
+    """
+    num_heads, block_size = heads.shape[1] - 2 * key_cache.shape[1], key_cache.shape[2]
+    require_shape("context_lens", context_lens, (heads.shape[0],))
+    real = context_lens.nonzero().squeeze(1)
+    positions = context_lens[real].long() - 1
+    block_ids = block_tables[real].gather(1, (positions // block_size)[:, None]).squeeze(1).long()
+    slots = block_ids * block_size + positions % block_size
+    rotated = heads[real]
+    rotate_and_cache(rotated, positions, cos_sin_cache, slots, key_cache, value_cache)
+    query = heads[:, :num_heads].index_copy(0, real, rotated[:, :num_heads])
+    return paged_decode_attention(query, key_cache, value_cache, block_tables, context_lens, scale)
