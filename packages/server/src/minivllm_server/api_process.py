@@ -8,23 +8,19 @@ import threading
 
 import msgspec
 
+from minivllm_runtime.engine.async_engine import AsyncEngine
+from minivllm_runtime.engine.process.remote_engine import RemoteEngine
 from minivllm_server.api_processes import Assignment
+from minivllm_server.logs import configure_logging
+from minivllm_server.optional_tracing import optional_tracing
+from minivllm_server.server import serve_engine
+from minivllm_server.settings import ServerSettings
 
 
 def main() -> None:
     """Takes the assignment from standard input, serves until a signal, and ends at once when input does."""
     assignment = msgspec.json.decode(sys.stdin.buffer.readline(), type=Assignment)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    # prometheus_client decides while it is imported whether several processes add up; hence the imports below.
-    os.environ["PROMETHEUS_MULTIPROC_DIR"] = assignment.metrics_folder
-
-    from minivllm_runtime.engine.async_engine import AsyncEngine
-    from minivllm_runtime.engine.process.remote_engine import RemoteEngine
-    from minivllm_server.logs import configure_logging
-    from minivllm_server.optional_tracing import optional_tracing
-    from minivllm_server.server import serve_engine
-    from minivllm_server.settings import ServerSettings
-
     settings = ServerSettings.model_validate(assignment.settings)
     engine = AsyncEngine(RemoteEngine(assignment.engine_address))
     configure_logging(settings.log_format, settings.log_level)

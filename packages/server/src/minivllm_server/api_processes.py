@@ -75,8 +75,10 @@ class ApiProcesses:
                 _end(process)
 
     def _start(self) -> "subprocess.Popen[bytes]":
+        # prometheus_client looks at this variable when it is imported, to learn that several processes add up.
+        variable = f"PROMETHEUS_MULTIPROC_DIR={self._assignment.metrics_folder}"
         process = subprocess.Popen(  # noqa: S603 - ourselves
-            [sys.executable, "-m", _PROGRAM],
+            ["/usr/bin/env", variable, sys.executable, "-m", _PROGRAM],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             pass_fds=(self._assignment.listener,),
