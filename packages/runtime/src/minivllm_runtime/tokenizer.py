@@ -123,6 +123,11 @@ class Tokenizer:
             ) from error
 
     @property
+    def chat_template(self) -> str | None:
+        """Jinja source of the chat template, None without one."""
+        return self._template_source
+
+    @property
     def supports_tools(self) -> bool:
         """Whether there is a chat template and it shows tools to the model."""
         return self._chat_template is not None and self._chat_template.supports_tools

@@ -12,6 +12,7 @@ from minivllm_server.protocol.error import ErrorResponse
 from minivllm_server.routes import chat, completions, health, metrics, models, tokenize, version
 from minivllm_server.serving import Serving
 from minivllm_server.settings import ServerSettings
+from minivllm_server.tool_calls.formats import parser_of
 from minivllm_server.version import server_version
 
 
@@ -37,6 +38,7 @@ def create_app(engine: AsyncEngine, settings: ServerSettings, metrics_folder: st
         metrics=ServerMetrics(engine, settings.model_names[0], metrics_folder),
         clock=time.monotonic,
         log_prompts=settings.log_prompts,
+        make_tool_parser=parser_of(settings.tool_call_format, engine.tokenizer.chat_template),
     )
     for route in (completions, chat, tokenize, models, health, metrics, version):
         app.include_router(route.router)

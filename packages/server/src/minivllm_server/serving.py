@@ -10,6 +10,7 @@ from minivllm_server.errors import ApiError
 from minivllm_server.exchange import Exchange
 from minivllm_server.metrics import ServerMetrics
 from minivllm_server.rate_limit import Clock
+from minivllm_server.tool_calls.parser import MakeParser
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,7 @@ class Serving:
         metrics: What is measured.
         clock: The server's clock.
         log_prompts: Whether what clients ask is logged.
+        make_tool_parser: Makes what finds tool calls in a text; None: nobody knows how the model writes them.
     """
 
     engine: AsyncEngine
@@ -37,6 +39,7 @@ class Serving:
     metrics: ServerMetrics
     clock: Clock
     log_prompts: bool
+    make_tool_parser: MakeParser | None
 
     def resolve_model(self, name: str | None) -> str:
         """Returns the served name for the name a client sent, None for the default.

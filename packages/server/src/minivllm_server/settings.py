@@ -15,6 +15,7 @@ from minivllm_runtime.config import Device, DType, EngineConfig, LoadFormat, Sch
 from minivllm_runtime.errors import InvalidParameter
 from minivllm_server.api_keys import KeyLimits, KeyRing, parse_key, read_key_file
 from minivllm_server.logs import LogFormat, LogLevel
+from minivllm_server.tool_calls.formats import ToolCallFormat
 
 ENV_PREFIX = "MINIVLLM_"
 
@@ -113,6 +114,9 @@ class ServerSettings(EngineSettings):
         ge=1,
         le=64,
         description="HTTP processes in front of the engine, which then has a process of its own.",
+    )
+    tool_call_format: ToolCallFormat = Field(
+        "auto", description="How the model writes tool calls; auto: as its chat template teaches it."
     )
     max_body_bytes: int = Field(8 * 2**20, ge=1, description="Larger request bodies are refused unread.")
     drain_timeout_s: float = Field(

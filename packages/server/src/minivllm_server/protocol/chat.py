@@ -3,17 +3,27 @@
 Source: OpenAI API reference, "Chat".
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from minivllm_runtime.outputs import FinishReasonName
 from minivllm_runtime.sampling_params import SamplingParams
-from minivllm_server.protocol.generation import GenerationRequest, StrictModel
+from minivllm_server.protocol.generation import GenerationRequest
 from minivllm_server.protocol.logprobs import ChatLogprobs
+from minivllm_server.protocol.response_format import ResponseFormat
+from minivllm_server.protocol.strict import StrictModel
+from minivllm_server.protocol.tools import (
+    MAX_TOOLS,
+    AnsweredToolCall,
+    NamedToolChoice,
+    Tool,
+    ToolCall,
+    ToolChoice,
+)
 from minivllm_server.protocol.usage import Usage
 
+FinishReason = Literal["stop", "length", "tool_calls"]
 Role = Literal["developer", "system", "user", "assistant", "tool", "function"]
 
 
@@ -44,15 +54,27 @@ Content = Annotated[str, BeforeValidator(_join_parts, json_schema_input_type=str
 
 
 class ChatMessage(StrictModel):
-    """One turn of a conversation."""
+    """One turn of a conversation. Only an assistant who called something may have said nothing."""
 
     role: Role
-    content: Content
+    content: Content | None = None
     name: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    tool_call_id: str | None = None
+
+    @model_validator(mode="after")
+    def _has_content(self) -> Self:
+        if self.content is None and not (self.role == "assistant" and self.tool_calls):
+            raise PydanticCustomError("content", "content must be text or parts of text")
+        return self
 
     def to_template(self) -> dict[str, Any]:
         """Returns the message as chat templates expect it."""
-        return self.model_dump(exclude_none=True)
+        message: dict[str, Any] = {"role": self.role, "content": self.content}
+        if self.tool_calls:
+            message["tool_calls"] = [call.to_template() for call in self.tool_calls]
+        others = {"name": self.name, "tool_call_id": self.tool_call_id}
+        return message | {name: value for name, value in others.items() if value is not None}
 
 
 class ChatRequest(GenerationRequest):
@@ -62,6 +84,10 @@ class ChatRequest(GenerationRequest):
     max_completion_tokens: int | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0, le=20)
+    response_format: ResponseFormat | None = None
+    tools: list[Tool] | None = Field(None, max_length=MAX_TOOLS)
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
 
     @field_validator("top_logprobs")
     @classmethod
@@ -70,15 +96,35 @@ class ChatRequest(GenerationRequest):
             raise PydanticCustomError("top_logprobs", "is only allowed when logprobs is true")
         return value
 
-    def sampling_params(self) -> SamplingParams:
+    @model_validator(mode="after")
+    def _has_the_tools_it_chooses(self) -> Self:
+        match self.tool_choice:
+            case NamedToolChoice(function=function):
+                if function.name not in {tool.function.name for tool in self.tools or ()}:
+                    raise PydanticCustomError("tool_choice", "tool_choice names none of the tools")
+            case "required" if not self.tools:
+                raise PydanticCustomError("tool_choice", "tool_choice demands a call, and there are no tools")
+        return self
+
+    @property
+    def usable_tools(self) -> list[Tool] | None:
+        """The tools that the model is told of; None if there are none."""
+        return None if self.tool_choice == "none" else self.tools or None
+
+    def sampling_params(self, **output_format: Any) -> SamplingParams:
         """Returns how to generate; without a limit, `max_tokens` is None and all the room is used.
+
+        Args:
+            output_format: Fields of `SamplingParams` in place of those that `response_format` stands for.
 
         Raises:
             InvalidParameter: A value is out of its range.
         """
         max_tokens = self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
         logprobs = (self.top_logprobs or 0) if self.logprobs else None
-        return self._sampling_params(max_tokens=max_tokens, logprobs=logprobs)
+        if not output_format and self.response_format is not None:
+            output_format = self.response_format.sampling_fields()
+        return self._sampling_params(max_tokens=max_tokens, logprobs=logprobs, **output_format)
 
 
 class AssistantMessage(BaseModel):
@@ -87,6 +133,7 @@ class AssistantMessage(BaseModel):
     role: Literal["assistant"] = "assistant"
     content: str | None
     refusal: None = None
+    tool_calls: list[AnsweredToolCall] = []
 
 
 class ChatChoice(BaseModel):
@@ -95,7 +142,7 @@ class ChatChoice(BaseModel):
     index: int
     message: AssistantMessage
     logprobs: ChatLogprobs | None = None
-    finish_reason: FinishReasonName
+    finish_reason: FinishReason
 
 
 class ChatResponse(BaseModel):

@@ -3,12 +3,13 @@
 Source: OpenAI API reference; the extra fields carry vLLM's names.
 """
 
-from typing import Any, ClassVar
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, StrictBool, ValidationInfo, field_validator
+from pydantic import StrictBool, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from minivllm_runtime.sampling_params import SamplingParams
+from minivllm_server.protocol.strict import StrictModel
 
 MAX_ENTRIES = 1024
 """Of a list or an object: a bound on what one request can make every step look at."""
@@ -35,14 +36,6 @@ _SAMPLING_FIELDS = (
     "priority",
     "cache_salt",
 )
-
-
-class StrictModel(BaseModel):
-    """A part of a request: no booleans as numbers, no numbers as strings, no NaN; unknown fields are ignored."""
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(
-        strict=True, extra="ignore", frozen=True, allow_inf_nan=False
-    )
 
 
 class StreamOptions(StrictModel):

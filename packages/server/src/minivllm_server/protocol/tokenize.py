@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field, PlainValidator, model_validator
 from pydantic_core import PydanticCustomError
 
 from minivllm_server.protocol.chat import ChatMessage
-from minivllm_server.protocol.generation import StrictModel
+from minivllm_server.protocol.strict import StrictModel
 
 
 class TokenizeRequest(StrictModel):

@@ -1,20 +1,22 @@
 """`POST /v1/chat/completions`."""
 
-from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from minivllm_runtime.outputs import ChoiceDelta
+from minivllm_runtime.errors import InvalidParameter
+from minivllm_server.chat_choices import ChatChoices
 from minivllm_server.exchange import ExchangeDependency
 from minivllm_server.generation import AnswerChunks, Generation, check_num_choices, new_identity
 from minivllm_server.json_request import JSONRoute
 from minivllm_server.json_response import AsciiJSONResponse
 from minivllm_server.protocol.chat import ChatRequest, ChatResponse
-from minivllm_server.protocol.logprobs import chat_logprobs
-from minivllm_server.serving import ServingDependency
+from minivllm_server.protocol.tools import NamedToolChoice, Tool
+from minivllm_server.serving import Serving, ServingDependency
 from minivllm_server.streaming import EVENT_STREAM, open_event_stream
+from minivllm_server.tool_calls.forced import CallListParser, NamedCallParser, call_list_schema
+from minivllm_server.tool_calls.parser import MakeParser
 
 router = APIRouter(route_class=JSONRoute)
 
@@ -27,54 +29,68 @@ async def create_chat_completion(
     identity = new_identity("chatcmpl", serving.resolve_model(body.model))
     messages = [message.to_template() for message in body.messages]
     serving.note_prompt(exchange, messages)
-    params = body.sampling_params()
+    tool_use = _plan_tool_use(body, serving)
+    params = body.sampling_params(**tool_use.output_format)
     check_num_choices(1, params.n, serving.max_choices)
-    prompt = await serving.engine.encode_chat(messages)
+    prompt = await serving.engine.encode_chat(messages, tool_use.shown)
     generation = await Generation.start(serving, exchange, identity, [prompt], params)
+    choices = ChatChoices(tool_use.make_parser, is_parallel=body.parallel_tool_calls is not False)
     if body.stream:
         chunks = AnswerChunks(
             "chat.completion.chunk",
             identity,
-            _choices_of,
-            opening=[_part(index, {"role": "assistant", "content": ""}) for index in range(params.n)],
+            choices.of_delta,
+            opening=choices.opening(params.n),
             usage=generation.usage.usage if body.include_usage else None,
         )
         return await open_event_stream(generation, chunks, write_timeout_s=serving.write_timeout_s)
+    entries = [choices.whole(delta) for delta in await generation.collect()]
     return AsciiJSONResponse(
         {
             "id": identity.id,
             "object": "chat.completion",
             "created": identity.created,
             "model": identity.model,
-            "choices": [_choice(delta) for delta in await generation.collect()],
+            "choices": entries,
             "usage": generation.usage.usage().model_dump(),
         }
     )
 
 
-def _choice(delta: ChoiceDelta) -> dict[str, Any]:
-    """The entry of `choices` for a whole answer, in the shape of `ChatChoice`."""
-    return {
-        "index": delta.index,
-        "message": {"role": "assistant", "content": delta.text, "refusal": None},
-        "logprobs": _logprobs_of(delta),
-        "finish_reason": delta.finish_reason,
-    }
+class _ToolUse(NamedTuple):
+    """What tools mean for one request.
+
+    Attributes:
+        shown: For the chat template; None: the model is told of no tools.
+        make_parser: Finds the calls in what it says; None: there are none.
+        output_format: Fields of `SamplingParams` that force calls.
+    """
+
+    shown: list[dict[str, Any]] | None
+    make_parser: MakeParser | None
+    output_format: dict[str, Any]
 
 
-def _choices_of(delta: ChoiceDelta) -> Iterator[dict[str, Any]]:
-    """Yields the entry of `choices` for a piece of an answer."""
-    yield _part(delta.index, {"content": delta.text}, _logprobs_of(delta), delta.finish_reason)
+def _plan_tool_use(body: ChatRequest, serving: Serving) -> _ToolUse:
+    tools = body.usable_tools
+    if tools is None:
+        return _ToolUse(None, None, {})
+    shown = [tool.model_dump(exclude_none=True) for tool in tools]
+    match body.tool_choice:
+        case NamedToolChoice(function=function):
+            tool = next(each for each in tools if each.function.name == function.name)
+            return _ToolUse(shown, lambda: NamedCallParser(function.name), {"json_schema": _schema_of(tool)})
+        case "required":
+            schema = call_list_schema(
+                [(tool.function.name, _schema_of(tool)) for tool in tools],
+                is_parallel=body.parallel_tool_calls is not False,
+            )
+            return _ToolUse(shown, CallListParser, {"json_schema": schema})
+    if serving.make_tool_parser is None:
+        raise InvalidParameter("tools", "this model has not been taught to call tools in a form known here")
+    return _ToolUse(shown, serving.make_tool_parser, {})
 
 
-def _logprobs_of(delta: ChoiceDelta) -> dict[str, Any] | None:
-    return None if delta.logprobs is None else chat_logprobs(delta.logprobs)
-
-
-def _part(
-    index: int,
-    delta: dict[str, Any],
-    logprobs: dict[str, Any] | None = None,
-    finish_reason: str | None = None,
-) -> dict[str, Any]:
-    return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
+def _schema_of(tool: Tool) -> dict[str, Any]:
+    """The schema of a function's arguments, which are an object whatever the schema leaves open."""
+    return {"type": "object", **(tool.function.parameters or {"properties": {}})}

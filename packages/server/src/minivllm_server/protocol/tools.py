@@ -1,0 +1,95 @@
+"""Tools in requests and answers of chats.
+
+Source: OpenAI API reference, "Chat", `tools`, `tool_choice` and `tool_calls`.
+"""
+
+import json
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field, JsonValue
+
+from minivllm_server.protocol.strict import StrictModel
+
+MAX_TOOLS = 128
+"""OpenAI's limit."""
+
+
+class FunctionDefinition(StrictModel):
+    """A function that the model may call.
+
+    Attributes:
+        parameters: JSON schema of its arguments; null takes none.
+    """
+
+    name: str = Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")
+    description: str | None = None
+    parameters: dict[str, JsonValue] | None = None
+
+
+class Tool(StrictModel):
+    """Something the model may use."""
+
+    type: Literal["function"]
+    function: FunctionDefinition
+
+
+class FunctionName(StrictModel):
+    """The name of a function."""
+
+    name: str
+
+
+class NamedToolChoice(StrictModel):
+    """The function that the model must call."""
+
+    type: Literal["function"]
+    function: FunctionName
+
+
+ToolChoice = Literal["none", "auto", "required"] | NamedToolChoice
+
+
+class FunctionCall(StrictModel):
+    """A call that the model has written.
+
+    Attributes:
+        arguments: JSON text; a model may write what is none.
+    """
+
+    name: str
+    arguments: str
+
+    def to_template(self) -> dict[str, Any]:
+        """Returns the call as chat templates expect it: with arguments that are no text."""
+        try:
+            arguments = json.loads(self.arguments)
+        except (ValueError, RecursionError):
+            arguments = self.arguments
+        return {"name": self.name, "arguments": arguments}
+
+
+class ToolCall(StrictModel):
+    """A call in the history of a conversation."""
+
+    id: str
+    type: Literal["function"] = "function"
+    function: FunctionCall
+
+    def to_template(self) -> dict[str, Any]:
+        """Returns the call as chat templates expect it."""
+        return {"id": self.id, "type": self.type, "function": self.function.to_template()}
+
+
+class AnsweredFunction(BaseModel):
+    """Name and arguments of a call in an answer."""
+
+    name: str
+    arguments: str
+
+
+class AnsweredToolCall(BaseModel):
+    """A call in an answer."""
+
+    id: str
+    type: Literal["function"] = "function"
+    function: AnsweredFunction

@@ -1,0 +1,29 @@
+from minivllm_server.tool_calls.forced import CallListParser, NamedCallParser, call_list_schema
+
+
+def test_the_arguments_of_a_named_call_come_as_they_are_written():
+    parser = NamedCallParser("f")
+    pieces = [piece for text in ("", '{"x"', ":1}") for piece in parser.push(text).calls]
+    assert pieces == [("f", '{"x"'), (None, ":1}")]
+    assert parser.finish() == ("", ())
+
+
+def test_a_list_of_calls_comes_in_the_end():
+    parser = CallListParser()
+    assert parser.push('[{"name": "f", "parameters": {"x": 1}},') == ("", ())
+    assert parser.push(' {"name": "g", "parameters": {}}]') == ("", ())
+    assert parser.finish().calls == (("f", '{"x": 1}'), ("g", "{}"))
+
+
+def test_a_list_that_was_cut_short_is_text():
+    parser = CallListParser()
+    parser.push('[{"name": "f", "par')
+    assert parser.finish() == ('[{"name": "f", "par', ())
+
+
+def test_the_schema_of_a_list():
+    schema = call_list_schema([("f", {"type": "object"}), ("g", {})], is_parallel=False)
+    assert (schema["minItems"], schema["maxItems"]) == (1, 1)
+    names = [each["properties"]["name"]["const"] for each in schema["items"]["anyOf"]]
+    assert names == ["f", "g"]
+    assert "maxItems" not in call_list_schema([("f", {})], is_parallel=True)

@@ -1,0 +1,184 @@
+"""Tools: shown to the model, called by it, told from text, and read by the official client."""
+
+import json
+
+import httpx
+import openai
+import pytest
+
+from .byte_tokens import EOS, byte_tokenizer, ids_of
+from .harness import CONVERSATION
+from .wire_client import expect_error
+
+TEMPLATE = (
+    "{% for m in messages %}{{ m.content or '' }}"
+    "{% for call in m.tool_calls or [] %}[{{ call.function.name }} {{ call.function.arguments.x }}]{% endfor %}"
+    "{% endfor %}{% if tools %}<tool_call>{{ tools | tojson | length }}{% endif %}"
+)
+SERVER = {"context": 4096, "block_size": 64, "tokenizer": byte_tokenizer(chat_template=TEMPLATE)}
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "description": "Tells the weather.",
+        "parameters": {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]},
+    },
+}
+CLOCK = {"type": "function", "function": {"name": "clock"}}
+TWO_CALLS = (
+    'I look.\n<tool_call>\n{"name": "weather", "arguments": {"x": 5}}\n</tool_call>\n'
+    '<tool_call>{"name": "clock", "arguments": {}}</tool_call>'
+)
+
+
+@pytest.fixture
+def ask(server):
+    """Asks with tools; the model says `text`."""
+    length = len("a<tool_call>") + len(str(len(json.dumps([WEATHER, CLOCK]))))
+
+    def ask(text, **body):
+        server.play(ids_of(text, EOS), prompt_len=length)
+        return server.chat(**{"tools": [WEATHER, CLOCK], **body})
+
+    return ask
+
+
+def stream_of(server, text, **body):
+    length = len("a<tool_call>") + len(str(len(json.dumps([WEATHER, CLOCK]))))
+    server.play(ids_of(text, EOS), prompt_len=length)
+    return server.chat_stream(**{"tools": [WEATHER, CLOCK], **body}).read_all()
+
+
+def calls_in(message):
+    return [
+        (call["function"]["name"], json.loads(call["function"]["arguments"]))
+        for call in message["tool_calls"]
+    ]
+
+
+@pytest.mark.parametrize("choice", [None, "auto"])
+def test_calls_are_told_from_text(ask, choice):
+    answer = ask(TWO_CALLS, tool_choice=choice)
+    assert answer.status_code == 200, answer.text
+    (entry,) = answer.json()["choices"]
+    assert entry["finish_reason"] == "tool_calls"
+    assert entry["message"]["content"] == "I look."
+    assert calls_in(entry["message"]) == [("weather", {"x": 5}), ("clock", {})]
+    ids = {call["id"] for call in entry["message"]["tool_calls"]}
+    assert len(ids) == 2
+    assert all(call["type"] == "function" for call in entry["message"]["tool_calls"])
+
+
+def test_only_calls_leave_no_content(ask):
+    message = ask('<tool_call>{"name": "clock", "arguments": {}}</tool_call>').json()["choices"][0]["message"]
+    assert message["content"] is None
+    assert calls_in(message) == [("clock", {})]
+
+
+def test_an_answer_without_calls_is_an_answer(ask):
+    (entry,) = ask("No <tool").json()["choices"]
+    assert entry["finish_reason"] == "stop"
+    assert entry["message"]["content"] == "No <tool"
+    assert "tool_calls" not in entry["message"]
+
+
+def test_one_call_at_most_where_the_client_wants_one(ask):
+    message = ask(TWO_CALLS, parallel_tool_calls=False).json()["choices"][0]["message"]
+    assert calls_in(message) == [("weather", {"x": 5})]
+
+
+def test_a_stream_of_calls(server):
+    stream = stream_of(server, TWO_CALLS)
+    assert stream.text() == "I look."
+    pieces = [piece for choice in stream.choices(0) for piece in choice["delta"].get("tool_calls", ())]
+    assert [piece["index"] for piece in pieces] == [0, 1]
+    assert [piece["function"]["name"] for piece in pieces] == ["weather", "clock"]
+    assert stream.finish_reasons()[-1] == "tool_calls"
+    assert stream.is_done
+
+
+def test_a_call_that_is_cut_short_is_text(ask):
+    (entry,) = ask(TWO_CALLS, max_tokens=40).json()["choices"]
+    assert entry["finish_reason"] == "length"
+    assert entry["message"]["content"] == TWO_CALLS[:40]
+
+
+def test_tools_that_may_not_be_called_are_not_shown(server):
+    server.play(ids_of("x", EOS))
+    answer = server.chat(tools=[WEATHER], tool_choice="none")
+    assert answer.json()["usage"]["prompt_tokens"] == 1
+    assert answer.json()["choices"][0]["message"]["content"] == "x"
+
+
+def test_calls_and_results_of_earlier_turns_reach_the_template(server):
+    history = [
+        *CONVERSATION,
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"x": 5}'}}
+            ],
+        },
+        {"role": "tool", "tool_call_id": "call_1", "content": "sunny"},
+    ]
+    answer = server.chat(messages=history, max_tokens=1)
+    assert answer.json()["usage"]["prompt_tokens"] == len("a[weather 5]sunny")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tools": {}},
+        {"tools": [{}]},
+        {"tools": [{"type": "function"}]},
+        {"tools": [{"type": "search", "function": {"name": "f"}}]},
+        {"tools": [{"type": "function", "function": {"name": "no name"}}]},
+        {"tools": [{"type": "function", "function": {"name": "f", "parameters": []}}]},
+        {"tools": [CLOCK] * 129},
+        {"tool_choice": "sometimes"},
+        {"tool_choice": "required", "tools": []},
+        {"tool_choice": {"type": "function", "function": {"name": "other"}}},
+        {"tool_choice": {"type": "function"}},
+        {"parallel_tool_calls": 1},
+        {"messages": [{"role": "assistant", "content": None, "tool_calls": []}]},
+        {"messages": [{"role": "assistant", "tool_calls": [{"id": "x", "type": "function"}]}]},
+    ],
+    ids=lambda fields: repr(fields)[:60],
+)
+def test_malformed_tools_are_400(server, fields):
+    expect_error(server.chat(**{"tools": [WEATHER], **fields}), 400)
+    assert server.works()
+
+
+def test_a_template_without_tools_refuses_them(launch):
+    server = launch()
+    assert expect_error(server.chat(tools=[CLOCK]), 400)["param"] == "tools"
+    assert server.chat(tools=[], max_tokens=1).status_code == 200
+
+
+class TestOfficialClient:
+    @pytest.fixture
+    def api(self, server):
+        with (
+            httpx.Client(trust_env=False) as http_client,
+            openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", http_client=http_client) as api,
+        ):
+            yield api
+
+    def body(self, server):
+        length = len("a<tool_call>") + len(str(len(json.dumps([WEATHER, CLOCK]))))
+        server.play(ids_of(TWO_CALLS, EOS), prompt_len=length)
+        return {"model": "scripted", "messages": CONVERSATION, "tools": [WEATHER, CLOCK], "temperature": 0}
+
+    def test_a_whole_answer(self, server, api):
+        message = api.chat.completions.create(**self.body(server)).choices[0].message
+        assert [call.function.name for call in message.tool_calls] == ["weather", "clock"]
+
+    def test_the_accumulating_stream_helper(self, server, api):
+        with api.chat.completions.stream(**self.body(server)) as stream:
+            (choice,) = stream.get_final_completion().choices
+        assert choice.finish_reason == "tool_calls"
+        assert choice.message.content == "I look."
+        calls = [(call.function.name, call.function.arguments) for call in choice.message.tool_calls]
+        assert calls == [("weather", '{"x": 5}'), ("clock", "{}")]
