@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from minivllm_runtime.layers.linear import Linear
+from minivllm_runtime.layers.linear import GatedLinear, Linear
 
 from ..device.every_ops import EVERY_OPS, ops_or_skip
 
@@ -33,3 +33,16 @@ def test_packing_drops_the_plain_copy():
     layer = linear(torch.bfloat16, bias=False)
     layer.pack(ops_or_skip("torch"))
     assert layer.weight.numel() == 0
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_gated_projection_is_silu_of_one_half_times_the_other(bias):
+    layer = GatedLinear(16, 2 * 8, bias=bias)
+    for parameter in layer.parameters():
+        torch.nn.init.normal_(parameter)
+    x = torch.randn(3, 16)
+    gate, up = torch.nn.functional.linear(x, layer.weight, layer.bias).chunk(2, dim=-1)
+    expected = torch.nn.functional.silu(gate) * up
+    torch.testing.assert_close(layer(x), expected)
+    layer.pack(ops_or_skip("torch"))
+    torch.testing.assert_close(layer(x), expected)

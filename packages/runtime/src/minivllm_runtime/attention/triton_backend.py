@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from minivllm_kernels.paged_decode_attention import paged_decode_attention
+from minivllm_kernels.paged_decode_attention import rotate_cache_and_attend
 from minivllm_kernels.paged_prefill_attention import paged_prefill_attention
 from minivllm_kernels.rotate_and_cache import rotate_and_cache
 from minivllm_runtime.attention.step_attention import BatchLayout
@@ -52,19 +52,16 @@ class TritonStepAttention:
         self._max_query_len = max(layout.query_lens)
 
     def attend(self, layer_index: int, heads: Tensor, rotary: RotaryTables) -> Tensor:
-        """Rotate, write the tokens' K and V, then attend with all their queries in one launch."""
-        layout = self._layout
-        key_cache, value_cache = self._caches[layer_index]
-        rotate_and_cache(heads, rotary.positions, rotary.cos_sin, layout.slot_mapping, key_cache, value_cache)
-        query = heads[:, : self._num_heads]
+        """Rotate, write K and V, attend: one pass for rows of one token each, else two."""
+        layout, caches = self._layout, self._caches[layer_index]
         if self._max_query_len == 1:
-            return paged_decode_attention(
-                query, key_cache, value_cache, layout.block_tables, layout.context_lens_device, self._scale
+            return rotate_cache_and_attend(
+                heads, rotary.cos_sin, *caches, layout.block_tables, layout.context_lens_device, self._scale
             )
+        rotate_and_cache(heads, rotary.positions, rotary.cos_sin, layout.slot_mapping, *caches)
         return paged_prefill_attention(
-            query,
-            key_cache,
-            value_cache,
+            heads[:, : self._num_heads],
+            *caches,
             layout.block_tables,
             layout.query_start_loc,
             layout.context_lens_device,

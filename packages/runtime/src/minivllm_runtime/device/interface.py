@@ -34,8 +34,8 @@ class DeviceOps(Protocol):
         """A norm with weight [H]."""
         ...
 
-    def silu_and_mul(self, gate_up: Tensor) -> Tensor:
-        """silu(first half) · second half: [T, 2I] -> [T, I]."""
+    def gated_linear(self, weight: Tensor, bias: Tensor | None) -> Projection:
+        """silu(first half) · second half of a product with weight [2I, K]: [T, K] -> [T, I]."""
         ...
 
     def attention(self, pools: Sequence[Tensor], num_heads: int, scale: float) -> AttentionBackend:

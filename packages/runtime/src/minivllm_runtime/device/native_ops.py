@@ -51,9 +51,10 @@ class NativeOps:
         """A norm with weight [H]."""
         return NativeNorm(self._kernels, weight, eps)
 
-    def silu_and_mul(self, gate_up: Tensor) -> Tensor:
-        """silu(first half) · second half."""
-        return self._kernels.silu_and_mul(gate_up)
+    def gated_linear(self, weight: Tensor, bias: Tensor | None) -> Projection:
+        """A product, then its halves joined."""
+        project = self.linear(weight, bias)
+        return lambda x: self._kernels.silu_and_mul(project(x))
 
     def attention(self, pools: Sequence[Tensor], num_heads: int, scale: float) -> NativeAttentionBackend:
         """Attention that reads the blocks where they lie."""

@@ -49,10 +49,15 @@ class TorchOps:
         """A norm with weight [H]."""
         return TorchNorm(weight, eps)
 
-    def silu_and_mul(self, gate_up: Tensor) -> Tensor:
-        """silu(first half) · second half."""
-        gate, up = gate_up.chunk(2, dim=-1)
-        return functional.silu(gate).mul_(up)
+    def gated_linear(self, weight: Tensor, bias: Tensor | None) -> Projection:
+        """A product, then its halves joined."""
+        project = self.linear(weight, bias)
+
+        def gate(x: Tensor) -> Tensor:
+            gate, up = project(x).chunk(2, dim=-1)
+            return functional.silu(gate).mul_(up)
+
+        return gate
 
     def attention(self, pools: Sequence[Tensor], num_heads: int, scale: float) -> TorchAttentionBackend:
         """Gathered blocks and PyTorch's own attention."""

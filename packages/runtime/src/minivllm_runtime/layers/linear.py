@@ -2,9 +2,9 @@
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from minivllm_runtime.device.interface import DeviceOps, Projection
+from minivllm_runtime.device.torch_ops import TorchOps
 
 
 class Linear(nn.Module):
@@ -18,11 +18,23 @@ class Linear(nn.Module):
 
     def pack(self, ops: DeviceOps) -> None:
         """Hand the weight to the device's own layout; the plain one is gone then."""
-        self._project = ops.linear(self.weight.detach(), None if self.bias is None else self.bias.detach())
+        self._project = self._bind(
+            ops, self.weight.detach(), None if self.bias is None else self.bias.detach()
+        )
         self.weight = nn.Parameter(self.weight.new_empty(0), requires_grad=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Project x [T, K] to [T, N]."""
         if self._project is None:
-            return functional.linear(x, self.weight, self.bias)
+            return self._bind(TorchOps(), self.weight, self.bias)(x)
         return self._project(x)
+
+    def _bind(self, ops: DeviceOps, weight: Tensor, bias: Tensor | None) -> Projection:
+        return ops.linear(weight, bias)
+
+
+class GatedLinear(Linear):
+    """silu(x · gateᵀ) · (x · upᵀ): the rows of `weight` [2I, K] are those of gate, then those of up."""
+
+    def _bind(self, ops: DeviceOps, weight: Tensor, bias: Tensor | None) -> Projection:
+        return ops.gated_linear(weight, bias)

@@ -77,5 +77,5 @@ class Decoder(nn.Module):
     def pack(self, ops: DeviceOps) -> None:
         """Lay weights out for the device and compute with its operations; call once, after they are loaded."""
         for module in self.modules():
-            if isinstance(module, Linear | RMSNorm | GatedMLP):
+            if isinstance(module, Linear | RMSNorm):
                 module.pack(ops)
