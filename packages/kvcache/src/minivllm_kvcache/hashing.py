@@ -24,17 +24,21 @@ class PrefixKeys:
         block_size: Tokens per block.
         salt: Requests with different salts never share blocks.
 
+    Attributes:
+        appended: Ids that became known since the start. Only ever append to it; to do so directly saves the call of
+            `append`, once per request and step.
+
     Raises:
         InvalidArgument: `block_size` is less than 1.
     """
 
-    __slots__ = ("_appended", "_block_size", "_digests", "_encoding", "_given", "_root")
+    __slots__ = ("_block_size", "_digests", "_encoding", "_given", "_root", "appended")
 
     def __init__(self, token_ids: Sequence[int], block_size: int, salt: str = "") -> None:
         if block_size < 1:
             raise InvalidArgument(f"block_size is {block_size}, it must be at least 1")
         self._given: Sequence[int] = token_ids if isinstance(token_ids, range) else tuple(token_ids)
-        self._appended: list[int] = []
+        self.appended: list[int] = []
         self._block_size = block_size
         self._encoding = struct.Struct(f"<{block_size}I")
         self._root = sha256(sha256(salt.encode("utf-8", "surrogatepass")).digest()).digest()
@@ -48,15 +52,15 @@ class PrefixKeys:
     @property
     def num_tokens(self) -> int:
         """Number of known ids, those given at the start and those added since."""
-        return len(self._given) + len(self._appended)
+        return len(self._given) + len(self.appended)
 
     def append(self, token_id: int) -> None:
         """Adds one id that became known, typically a sampled one."""
-        self._appended.append(token_id)
+        self.appended.append(token_id)
 
     def extend(self, token_ids: Iterable[int]) -> None:
         """Adds ids that became known, in order."""
-        self._appended.extend(token_ids)
+        self.appended.extend(token_ids)
 
     def token(self, position: int) -> int:
         """Returns the id at `position`, which must be in [0, num_tokens).
@@ -67,7 +71,7 @@ class PrefixKeys:
         if not 0 <= position < self.num_tokens:
             raise InvalidArgument(f"position {position} is outside the {self.num_tokens} known ids")
         num_given = len(self._given)
-        return self._given[position] if position < num_given else self._appended[position - num_given]
+        return self._given[position] if position < num_given else self.appended[position - num_given]
 
     def tokens(self, start: int = 0, stop: int | None = None) -> Sequence[int]:
         """Returns the known ids at positions [start, stop), `stop` defaulting to all of them.
@@ -85,8 +89,8 @@ class PrefixKeys:
         if stop <= num_given:
             return self._given[start:stop]
         if start >= num_given:
-            return tuple(self._appended[start - num_given : stop - num_given])
-        return (*self._given[start:], *self._appended[: stop - num_given])
+            return tuple(self.appended[start - num_given : stop - num_given])
+        return (*self._given[start:], *self.appended[: stop - num_given])
 
     def key(self, index: int) -> bytes:
         """Returns the 32-byte key of block `index`, of the ids at positions [0, (index + 1) · block_size).

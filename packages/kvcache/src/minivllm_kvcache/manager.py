@@ -172,8 +172,7 @@ class KVCacheManager:
         if num_written - num_committed < self._block_size or not self._prefix_caching:
             return
         self._check_block_size(keys)
-        limit = min(holding.table.capacity_tokens, keys.num_tokens)
-        if num_written > limit:
+        if num_written > holding.table.capacity_tokens or num_written > keys.num_tokens:
             raise InvalidArgument(
                 f"num_written is {num_written}: the table of {request_id!r} covers "
                 f"{holding.table.capacity_tokens} tokens and {keys.num_tokens} ids are known"

@@ -153,7 +153,7 @@ class RequestState:
         """Puts a sampled id in its placeholder. Returns why the request ends with it, None if it goes on."""
         self.num_placeholders -= 1
         self.num_known_tokens += 1
-        self.keys.append(token_id)
+        self.keys.appended.append(token_id)
         if token_id in self.request.stop_token_ids:
             return FinishReason.STOP
         if self.num_known_tokens == self.max_total_tokens:

@@ -180,13 +180,13 @@ class Scheduler:
         for state, start, end, samples in step.progress:
             token_id = next(sampled_ids) if samples else None
             status = state.status
-            if status is finished:
-                continue
             if status is running:
                 if start // block_size != end // block_size:
                     self._kv.commit(state.request_id, state.keys, end)
                 if state.request.group is not None and end >= state.num_prompt_tokens:
                     self._let_wait(self._groups.prompt_committed(state))
+            elif status is finished:
+                continue
             if token_id is not None:
                 finish_reason = state.append(token_id)
                 if finish_reason is not None:
