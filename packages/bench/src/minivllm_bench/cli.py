@@ -26,6 +26,8 @@ from minivllm_bench.serve.cli import serve
 from minivllm_bench.serve.options import ServeOptions
 from minivllm_bench.simulate.cli import simulate
 from minivllm_bench.simulate.options import SimulateOptions
+from minivllm_bench.soak.cli import soak
+from minivllm_bench.soak.options import SoakOptions
 from minivllm_bench.speed_limit import least_seconds, measure_ceilings, read_model_shape
 from minivllm_bench.workloads import Workload, find_workload
 from minivllm_scheduler.simulation import RooflineCost
@@ -37,6 +39,7 @@ INTERRUPTED = 130
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 app.command()(scheduler)
 app.command("serve")(command(ServeOptions, serve))
+app.command("soak")(command(SoakOptions, soak))
 app.command("simulate")(command(SimulateOptions, simulate))
 app.command("calibrate")(command(CalibrateOptions, calibrate_engine))
 app.command("truth")(command(TruthOptions, truth))

@@ -4,7 +4,8 @@ BenchError
 ├── InvalidSetting (ValueError)  a workload, engine or value that does not exist or is out of its range
 ├── MissingExtra                 an engine's packages are not installed
 ├── EngineFailed                 an engine could not load the model or broke while it ran
-└── InvalidRun                   an engine returned something other than what was asked for
+├── InvalidRun                   an engine returned something other than what was asked for
+└── SoakFailed                   something that must hold did not, in a soak
 """
 
 
@@ -26,3 +27,7 @@ class EngineFailed(BenchError):
 
 class InvalidRun(BenchError):
     """An engine's answer is not what was asked for, so its time is not a figure."""
+
+
+class SoakFailed(BenchError):
+    """Something that must hold after a soak does not; the message says what."""

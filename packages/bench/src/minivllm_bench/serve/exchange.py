@@ -99,6 +99,7 @@ class Exchange(asyncio.Protocol):
     def _fail(self, error: ConnectionError) -> None:
         if not self._end.done():
             self._end.set_exception(error)
+            self._end.exception()  # Marks it as seen: who hung up need not wait for the end.
 
 
 async def open_exchange(

@@ -25,7 +25,7 @@ class ServerProcess:
 
     Attributes:
         endpoint: Where it listens.
-        log: The file that its output goes to; `close` removes it if the server ended well.
+        log: The file that its output goes to; it goes away with the server unless something failed.
     """
 
     def __init__(self, command: str, *, api_key: str | None, start_timeout_s: float) -> None:
@@ -62,8 +62,11 @@ class ServerProcess:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        """Stop the server; its log stays if there was an error, and may say why."""
+        self.stop()
+        if error is None:
+            self.log.unlink()
 
     @property
     def pid(self) -> int:
@@ -82,11 +85,6 @@ class ServerProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             return self._process.wait()
-
-    def close(self) -> None:
-        """Stop the server and remove its log."""
-        self.stop()
-        self.log.unlink(missing_ok=True)
 
     def _wait_until_healthy(self, timeout_s: float) -> None:
         request = self.endpoint.request("GET", "/health")

@@ -1,0 +1,1 @@
+"""`minivllm-bench soak`: hours of a server's life in minutes, every answer checked."""
