@@ -20,7 +20,18 @@ _log = logging.getLogger(__name__)
 
 
 EVENT_STREAM: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
+    200: {
+        "content": {
+            "text/event-stream": {
+                "schema": {
+                    "type": "object",
+                    "description": "An event. Its data is a chunk as JSON, or [DONE] in the last one.",
+                    "properties": {"data": {"type": "string"}},
+                    "required": ["data"],
+                }
+            }
+        }
+    }
 }
 """What the API document says of an endpoint that can stream its answer."""
 

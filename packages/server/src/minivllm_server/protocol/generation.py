@@ -5,10 +5,10 @@ Source: OpenAI API reference; the extra fields carry vLLM's names.
 
 from typing import Any
 
-from pydantic import StrictBool, ValidationInfo, field_validator
+from pydantic import Field, StrictBool, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from minivllm_runtime.sampling_params import SamplingParams
+from minivllm_runtime.sampling_params import MAX_CHOICES, MAX_STOP_STRINGS, SamplingParams
 from minivllm_server.protocol.strict import StrictModel
 
 MAX_ENTRIES = 1024
@@ -38,6 +38,11 @@ _SAMPLING_FIELDS = (
 )
 
 
+def _documented(**constraints: Any) -> Any:
+    """An optional field whose range stands in the API document; `SamplingParams` is what enforces it."""
+    return Field(None, json_schema_extra=constraints)
+
+
 class StreamOptions(StrictModel):
     """What else a stream carries."""
 
@@ -48,20 +53,22 @@ class GenerationRequest(StrictModel):
     """How to generate and how to answer. Null means the default; `SamplingParams` checks the ranges of its fields."""
 
     model: str | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    repetition_penalty: float | None = None
-    logit_bias: dict[str, float] | None = None
-    seed: int | None = None
-    n: int | None = None
-    stop: str | list[str] | None = None
-    stop_token_ids: list[int] | None = None
-    max_tokens: int | None = None
-    min_tokens: int | None = None
+    temperature: float | None = _documented(minimum=0, maximum=2)
+    top_p: float | None = _documented(minimum=0, maximum=1)
+    top_k: int | None = _documented(minimum=-1)
+    min_p: float | None = _documented(minimum=0, maximum=1)
+    presence_penalty: float | None = _documented(minimum=-2, maximum=2)
+    frequency_penalty: float | None = _documented(minimum=-2, maximum=2)
+    repetition_penalty: float | None = _documented(exclusiveMinimum=0)
+    logit_bias: dict[str, float] | None = _documented(
+        propertyNames={"pattern": "^[0-9]{1,18}$"}, additionalProperties={"minimum": -100, "maximum": 100}
+    )
+    seed: int | None = _documented(minimum=-(2**63), maximum=2**64 - 1)
+    n: int | None = _documented(minimum=1, maximum=MAX_CHOICES)
+    stop: str | list[str] | None = _documented(minLength=1, maxItems=MAX_STOP_STRINGS)
+    stop_token_ids: list[int] | None = _documented(maxItems=MAX_ENTRIES)
+    max_tokens: int | None = _documented(minimum=0)
+    min_tokens: int | None = _documented(minimum=0)
     ignore_eos: bool | None = None
     skip_special_tokens: bool | None = None
     include_stop_str_in_output: bool | None = None
