@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import math
 
 import pytest
@@ -41,6 +42,9 @@ ACCEPTED = [
     {"prompt_logprobs": 0},
     {"prompt_logprobs": 20},
     {"max_tokens": 0, "prompt_logprobs": 0},
+    {"json_schema": {"type": "integer"}},
+    {"json_schema": '{"type": "integer"}'},
+    {"json_object": True},
 ]
 REFUSED = [
     {"top_p": -1},
@@ -97,6 +101,8 @@ REFUSED = [
     {"logprobs": True},
     {"prompt_logprobs": 21},
     {"prompt_logprobs": 1.0},
+    {"json_schema": "{"},
+    {"json_schema": "true"},
 ]
 
 
@@ -152,3 +158,33 @@ def test_a_caller_s_own_mapping_may_change_later():
     bias[1] = 1000.0
     assert params.logit_bias == {1: 2.0}
     assert hash(params) == hash(SamplingParams(logit_bias={1: 2.0}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "schema"),
+    [
+        ({}, None),
+        ({"json_object": True}, {"type": "object"}),
+        ({"json_schema": {"type": "null"}}, {"type": "null"}),
+        ({"json_schema": '{"type":"null"}'}, {"type": "null"}),
+    ],
+    ids=str,
+)
+def test_json_is_one_schema_however_it_is_asked_for(changes, schema):
+    params = dataclasses.replace(SamplingParams(**changes), n=2)
+    assert (None if params.output_schema is None else json.loads(params.output_schema)) == schema
+
+
+@pytest.mark.parametrize(
+    ("others", "name"),
+    [
+        ({"min_tokens": 1}, "min_tokens"),
+        ({"ignore_eos": True}, "ignore_eos"),
+        ({"json_schema": "{}"}, "json_schema"),
+    ],
+    ids=str,
+)
+def test_what_json_output_cannot_be_combined_with_is_refused(others, name):
+    with pytest.raises(InvalidParameter) as refusal:
+        SamplingParams(json_object=True, **others)
+    assert refusal.value.param == name

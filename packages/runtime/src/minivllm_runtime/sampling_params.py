@@ -3,8 +3,10 @@
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from minivllm_runtime.errors import InvalidParameter
+from minivllm_runtime.json_schema import schema_text
 
 GREEDY_TEMPERATURE = 1e-5
 """Temperatures below this are greedy: dividing logits by less overflows and gains nothing."""
@@ -41,6 +43,9 @@ class SamplingParams:
         logprobs: 0–20; report the log-probability of every generated token and of this many most probable ones, from
             the raw logits. None reports nothing.
         prompt_logprobs: 0–20; the same for every prompt token but the first.
+        json_schema: A JSON schema, as text or as an object, that the output follows; where it names properties, others
+            are not generated. Needs the extra `minivllm-runtime[grammar]`.
+        json_object: The output is a JSON object; the same as the schema {"type": "object"}.
         skip_special_tokens: Leave special tokens out of the text.
         include_stop_str_in_output: Keep the matched stop string in the text.
         priority: Lower is served first under the priority policy.
@@ -67,6 +72,8 @@ class SamplingParams:
     ignore_eos: bool = False
     logprobs: int | None = None
     prompt_logprobs: int | None = None
+    json_schema: str | Mapping[str, Any] | None = field(default=None, hash=False)
+    json_object: bool = False
     skip_special_tokens: bool = True
     include_stop_str_in_output: bool = False
     priority: int = 0
@@ -81,6 +88,7 @@ class SamplingParams:
         self._check_penalties()
         self._check_lengths()
         self._check_stops()
+        self._check_schema()
 
     def _check_numbers(self) -> None:
         _check_range("temperature", self.temperature, 0.0, 2.0)
@@ -117,6 +125,24 @@ class SamplingParams:
             raise InvalidParameter(
                 "min_tokens", f"min_tokens ({self.min_tokens}) is above max_tokens ({self.max_tokens})"
             )
+
+    @property
+    def output_schema(self) -> str | None:
+        """The text of the JSON schema that the output follows, however it was asked for."""
+        if self.json_object:
+            return '{"type": "object"}'
+        return None if self.json_schema is None else schema_text(self.json_schema)
+
+    def _check_schema(self) -> None:
+        if self.json_object and self.json_schema is not None:
+            raise InvalidParameter("json_schema", "json_schema and json_object exclude each other")
+        if self.output_schema is None:
+            return
+        for name, value in (("min_tokens", self.min_tokens), ("ignore_eos", self.ignore_eos)):
+            if value:
+                raise InvalidParameter(
+                    name, f"{name} ({value}) cannot be kept with JSON output, which ends where it is complete"
+                )
 
     def _check_stops(self) -> None:
         if len(self.stop) > MAX_STOP_STRINGS:

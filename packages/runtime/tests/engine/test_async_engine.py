@@ -166,8 +166,8 @@ def test_refusals_name_the_reason_and_the_id_can_be_used_again():
             await engine.submit([PROMPT], greedy(max_tokens=121), request_id="r")
         with pytest.raises(InvalidParameter, match="258"):
             await engine.submit([(258,)], greedy(), request_id="r")
-        with pytest.raises(InvalidParameter, match="limit of 3"):
-            await engine.submit([PROMPT], greedy(n=4), request_id="r")
+        with pytest.raises(InvalidParameter, match="limit of 4"):
+            await engine.submit([PROMPT], greedy(n=5), request_id="r")
         model.open.clear()
         first = await engine.submit([PROMPT], greedy(), request_id="running")
         others = [asyncio.create_task(engine.submit([PROMPT], greedy(), request_id=f"{i}")) for i in range(8)]

@@ -175,10 +175,10 @@ def test_c05_what_never_fits_is_refused_and_the_follower_completes(
 
 
 def test_a_full_queue_says_not_now_and_a_batch_above_its_limit_never():
-    core = engine_of(MODEL, max_num_waiting=3).core
+    core = engine_of(MODEL, max_num_waiting=3, max_num_seqs=1).core
+    five = add(*(request(f"five-{index}") for index in range(5)))
     four = add(*(request(f"four-{index}") for index in range(4)))
-    three = add(*(request(f"three-{index}") for index in range(3)))
-    answers = core.execute([four, three, add(request("one"))])
+    answers = core.execute([five, four, add(request("one"))])
     assert [type(answer) for answer in answers] == [Refused, Accepted, Refused]
     assert (answers[0].queue_full, answers[2].queue_full) == (False, True)
     drain(core)

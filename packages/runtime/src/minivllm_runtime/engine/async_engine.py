@@ -197,8 +197,8 @@ class AsyncEngine:
             match await answer:
                 case Refused(message=message, queue_full=True):
                     raise QueueFull(message)
-                case Refused(message=message):
-                    raise InvalidParameter("prompt", message)
+                case Refused(message=message, param=param):
+                    raise InvalidParameter(param, message)
         finally:
             del self._answers[request_id]
 

@@ -14,6 +14,7 @@ from minivllm_kvcache import KVCacheManager
 from minivllm_runtime.config import EngineConfig, SchedulingPolicy
 from minivllm_runtime.device.choose_ops import choose_ops
 from minivllm_runtime.engine.engine_core import EngineCore
+from minivllm_runtime.engine.grammar_compiler import GrammarCompiler
 from minivllm_runtime.engine.messages import EngineStats
 from minivllm_runtime.engine.thread_connection import ThreadConnection
 from minivllm_runtime.errors import InvalidParameter
@@ -136,6 +137,7 @@ def assemble_engine(
         max_num_waiting=config.max_num_waiting,
     )
     kv_cache = KVCacheTensors(model_config, num_blocks, config.block_size, dtype, device)
+    num_sampled_ids = min(tokenizer.vocab_size, model_config.vocab_size)
     runner = ModelRunner(
         model,
         choose_ops(device, dtype, model_config).attention(
@@ -143,7 +145,7 @@ def assemble_engine(
         ),
         kv_cache,
         RequestStates(limits.max_num_seqs, max_model_len, config.block_size, device),
-        num_sampled_ids=min(tokenizer.vocab_size, model_config.vocab_size),
+        num_sampled_ids=num_sampled_ids,
     )
     if device.type == "cuda":
         runner.warm_up()
@@ -159,6 +161,7 @@ def assemble_engine(
         scheduler,
         kv_manager,
         runner,
+        grammars=GrammarCompiler(tokenizer, num_sampled_ids),
         max_num_waiting=config.max_num_waiting,
         run_ahead=run_ahead,
     )

@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 
 from minivllm_kvcache import KVCacheManager
+from minivllm_runtime.engine.grammar_compiler import GrammarCompiler
 from minivllm_runtime.engine.messages import (
     AbortRequest,
     Accepted,
@@ -15,7 +16,10 @@ from minivllm_runtime.engine.messages import (
     Refused,
     TokenOutput,
 )
+from minivllm_runtime.engine.pending_grammars import PendingGrammars
 from minivllm_runtime.engine.queue_clock import QueueClock
+from minivllm_runtime.errors import InvalidParameter
+from minivllm_runtime.sampling.grammar_masks import GrammarState
 from minivllm_runtime.worker.model_runner import ModelRunner
 from minivllm_scheduler import (
     FinishReason,
@@ -28,6 +32,8 @@ from minivllm_scheduler import (
 )
 
 _log = logging.getLogger(__name__)
+
+_GRAMMAR_POLL_S = 0.005
 
 
 class EngineCore:
@@ -43,9 +49,13 @@ class EngineCore:
         kv_manager: KVCacheManager,
         runner: ModelRunner,
         *,
+        grammars: GrammarCompiler,
         max_num_waiting: int,
         run_ahead: bool,
     ) -> None:
+        self.grammars = grammars
+        self._pending_grammars = PendingGrammars(grammars)
+        self._late_answers: list[Accepted | Refused] = []
         self._scheduler = scheduler
         self._kv_manager = kv_manager
         self._runner = runner
@@ -57,7 +67,7 @@ class EngineCore:
     @property
     def has_work(self) -> bool:
         """Whether a step would have anything to do: a request to serve, or a step in flight to take in."""
-        return self.fatal_error is None and self._loop.has_work
+        return self.fatal_error is None and (self._loop.has_work or not self._pending_grammars.is_empty)
 
     @property
     def queue_room(self) -> int:
@@ -65,12 +75,21 @@ class EngineCore:
         return self.max_num_waiting - self._scheduler.stats().num_waiting
 
     def execute(self, commands: Sequence[Command]) -> tuple[Accepted | Refused, ...]:
-        """Carry out commands between two steps; one answer per AddRequests."""
+        """Carry out commands between two steps.
+
+        Returns:
+            One answer per AddRequests. If a grammar must be compiled first, `take_answers` has it later, unless the
+            abort of a request is the answer to its batch.
+        """
         return tuple(answer for command in commands if (answer := self._execute(command)) is not None)
 
     def step(self) -> tuple[TokenOutput, ...]:
         """Run one pass of the step loop. Without work, or once the engine is dead, nothing happens."""
         if not self.has_work:
+            return ()
+        self._add_compiled()
+        if not self._loop.has_work:
+            self._pending_grammars.wait(_GRAMMAR_POLL_S)  # not for long: the next command may be an abort
             return ()
         try:
             updates = self._loop.step(time.monotonic())
@@ -80,7 +99,13 @@ class EngineCore:
         except BaseException:  # an interrupt from the keyboard: its steps are lost, the engine is not
             self._give_up_steps()
             raise
-        return tuple(self._report(update) for update in updates)
+        outputs = tuple(self._report(update) for update in updates)
+        return outputs + self._end_failed_grammars()
+
+    def take_answers(self) -> tuple[Accepted | Refused, ...]:
+        """Answers to batches whose grammars were compiled since the last call."""
+        answers, self._late_answers = tuple(self._late_answers), []
+        return answers
 
     def stats(self) -> EngineStats:
         """Gauges and counters at this moment."""
@@ -104,8 +129,10 @@ class EngineCore:
     def _execute(self, command: Command) -> Accepted | Refused | None:
         match command:
             case AddRequests(batch_id, requests):
-                return self._add(batch_id, requests)
+                return None if self._pending_grammars.hold(command) else self._add(batch_id, requests)
             case AbortRequest(request_id):
+                if (held := self._pending_grammars.drop(request_id)) is not None:
+                    return Refused(held, "the request was aborted", queue_full=False)
                 if self._scheduler.abort(request_id, time.monotonic()):
                     self._queue_clock.remove_request(request_id)
                     self._runner.remove_request(request_id)
@@ -113,16 +140,42 @@ class EngineCore:
 
     def _add(self, batch_id: str, requests: tuple[EngineRequest, ...]) -> Accepted | Refused:
         try:
+            grammars = [self._start_grammar(request) for request in requests]
+        except InvalidParameter as error:
+            return Refused(batch_id, str(error), queue_full=False, param=error.param)
+        try:
             self._scheduler.add([_scheduler_request(request) for request in requests], time.monotonic())
         except QueueFull as error:
             # More choices than the queue has places will not fit later either.
             return Refused(batch_id, str(error), queue_full=error.num_added <= error.max_num_waiting)
         except SchedulerError as error:
             return Refused(batch_id, str(error), queue_full=False)
-        for request in requests:
-            self._runner.add_request(request)
+        for request, grammar in zip(requests, grammars, strict=True):
+            self._runner.add_request(request, grammar)
             self._queue_clock.add_request(request.request_id)
         return Accepted(batch_id)
+
+    def _start_grammar(self, request: EngineRequest) -> GrammarState | None:
+        return (
+            None if request.json_schema is None else GrammarState(self.grammars.compile(request.json_schema))
+        )
+
+    def _add_compiled(self) -> None:
+        for command, error in self._pending_grammars.take_ready():
+            if error is None:
+                answer = self._add(command.batch_id, command.requests)
+            else:
+                answer = Refused(command.batch_id, str(error), queue_full=False, param=error.param)
+            self._late_answers.append(answer)
+
+    def _end_failed_grammars(self) -> tuple[TokenOutput, ...]:
+        """End each request whose grammar failed; others are not concerned."""
+        errors = self._runner.grammar_errors()
+        self.execute([AbortRequest(request_id) for request_id in errors])
+        return tuple(
+            TokenOutput(request_id, (), FinishReason.ERROR, 0, message)
+            for request_id, message in errors.items()
+        )
 
     def _report(self, update: RequestUpdate) -> TokenOutput:
         """Word an update for the client; the runner forgets a request that ended with it."""
@@ -177,5 +230,6 @@ def _scheduler_request(request: EngineRequest) -> Request:
         tenant=request.tenant,
         cache_salt=request.cache_salt,
         group=request.group,
+        runs_ahead=request.json_schema is None,  # what a grammar allows next depends on the last id
         reads_prefix_cache=request.prompt_logprobs is None,  # a hit has no logits
     )

@@ -61,7 +61,8 @@ class EngineThread:
                 self._on_output(StepOutput(self._core.execute(commands), (), self._core.stats()))
             if self._core.has_work:
                 tokens = self._core.step()
-                self._on_output(StepOutput((), tokens, self._core.stats(), self._core.take_queue_times()))
+                answers, queue_times_s = self._core.take_answers(), self._core.take_queue_times()
+                self._on_output(StepOutput(answers, tokens, self._core.stats(), queue_times_s))
 
     def _take_commands(self, *, wait: bool) -> list[Command]:
         """Everything queued so far; with `wait`, at least one entry."""

@@ -147,6 +147,7 @@ class InputProcessor:
             logit_bias=tuple((token_id, float(bias)) for token_id, bias in params.logit_bias.items()),
             logprobs=params.logprobs,
             prompt_logprobs=params.prompt_logprobs,
+            json_schema=params.output_schema,
             priority=params.priority,
             tenant=tenant,
             cache_salt=params.cache_salt,

@@ -42,7 +42,10 @@ class RequestSampling:
         return cls(
             request=request,
             is_greedy=is_greedy,
-            is_plain=is_greedy and request.logprobs is None and not (uses_penalties or bias or stop_ids),
+            is_plain=is_greedy
+            and request.logprobs is None
+            and request.json_schema is None
+            and not (uses_penalties or bias or stop_ids),
             uses_penalties=uses_penalties,
             stop_ids=upload(torch.tensor(stop_ids), device) if stop_ids else None,
             bias=(

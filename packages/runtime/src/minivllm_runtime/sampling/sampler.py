@@ -1,13 +1,14 @@
 """Sampling of token ids from logits.
 
-Order: penalties → bias → bans → temperature → top-k → top-p on what is left → min-p → draw. Tokens tied at a threshold
-are all kept. The drawn token is the first id, in ascending order, at which the cumulative kept probability exceeds u
-times its total. On a CUDA device nothing here waits for it.
+Order: penalties → bias → bans → grammar → temperature → top-k → top-p on what is left → min-p → draw. Tokens tied at a
+threshold are all kept. The drawn token is the first id, in ascending order, at which the cumulative kept probability
+exceeds u times its total. On a CUDA device nothing here waits for it.
 """
 
 import torch
 from torch import Tensor
 
+from minivllm_runtime.sampling.grammar_masks import forbid_others
 from minivllm_runtime.sampling.sampling_batch import RandomDraws, SamplingBatch
 
 _FIRST_TOP_P_CANDIDATES = 256
@@ -37,6 +38,8 @@ def _adjust(logits: Tensor, batch: SamplingBatch) -> Tensor:
         logits[rows, ids] += values
     if batch.banned is not None:
         logits[batch.banned] = float("-inf")
+    if batch.allowed is not None:
+        forbid_others(logits, *batch.allowed)
     return logits
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from minivllm_runtime.sampling.grammar_masks import GrammarState, allowed_words
 from minivllm_runtime.sampling.penalties import PenalizedRow, Penalties
 from minivllm_runtime.sampling.philox import uniforms
 from minivllm_runtime.sampling.request_sampling import RequestSampling
@@ -43,12 +44,14 @@ class SamplingBatch:
         penalties: Repetition, presence and frequency.
         bias: (rows [B] int64, ids [B] int64, values [B] float32), each pair of row and id once.
         banned: (rows, ids), both [B] int64: pairs that must not be sampled.
+        allowed: (rows [G] int64, words [G, ...] int32), the rows with a grammar and what it allows; see grammar_masks.
         random: None if every row is greedy.
     """
 
     penalties: Penalties | None = None
     bias: tuple[Tensor, Tensor, Tensor] | None = None
     banned: tuple[Tensor, Tensor] | None = None
+    allowed: tuple[Tensor, Tensor] | None = None
     random: RandomDraws | None = None
 
     @classmethod
@@ -58,6 +61,7 @@ class SamplingBatch:
         num_tokens: Sequence[int],
         states: RequestStates,
         vocab_size: int,
+        grammars: Sequence[tuple[int, GrammarState]] = (),
     ) -> "SamplingBatch":
         """Collect what the rows ask for. On a CUDA device nothing here waits for it.
 
@@ -66,6 +70,7 @@ class SamplingBatch:
             num_tokens: How many ids each of them has: the position of the id it samples.
             states: Holds their ids.
             vocab_size: Number of ids that may be sampled.
+            grammars: Those of the rows that have one, each with the index of its row.
         """
         if all(row.is_plain for row in rows):
             return cls()
@@ -83,6 +88,7 @@ class SamplingBatch:
             penalties=Penalties.build(penalized, states.token_ids) if penalized else None,
             bias=_bias(rows, device),
             banned=_banned(rows, output_indices, device),
+            allowed=_allowed(grammars, vocab_size, device) if grammars else None,
             random=_random_draws(rows, output_indices, vocab_size, device),
         )
 
@@ -111,6 +117,14 @@ def _banned(
         return None
     ids = [stop_ids for _, stop_ids in banned]
     return _spread([index for index, _ in banned], ids, device), torch.cat(ids)
+
+
+def _allowed(
+    grammars: Sequence[tuple[int, GrammarState]], vocab_size: int, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    rows = torch.tensor([index for index, _ in grammars])
+    words = allowed_words([state for _, state in grammars], vocab_size)
+    return upload(rows, device), upload(words, device)
 
 
 def _spread(rows: Sequence[int], ids: Sequence[Tensor], device: torch.device) -> Tensor:

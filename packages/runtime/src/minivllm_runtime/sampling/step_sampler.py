@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from minivllm_runtime.engine.messages import EngineRequest, TokenLogprobs
+from minivllm_runtime.sampling.grammar_masks import GrammarState
 from minivllm_runtime.sampling.logprobs import logprob_table, read_table
 from minivllm_runtime.sampling.request_sampling import RequestSampling
 from minivllm_runtime.sampling.sampler import sample
@@ -35,10 +36,12 @@ class Sampled(NamedTuple):
     Attributes:
         ids: [S] int64, on the device.
         scores: None if no row wants any.
+        grammars: Of the rows that have one, each with the index of its row.
     """
 
     ids: Tensor
-    scores: TokenScores | None
+    scores: TokenScores | None = None
+    grammars: tuple[tuple[int, GrammarState], ...] = ()
 
 
 class StepSampler:
@@ -53,9 +56,12 @@ class StepSampler:
         self._states = states
         self._num_ids = num_ids
         self._requests: dict[str, RequestSampling] = {}
+        self._grammars: dict[str, GrammarState] = {}
 
-    def add_request(self, request: EngineRequest) -> None:
-        """Prepare for a request that may be scheduled from now on."""
+    def add_request(self, request: EngineRequest, grammar: GrammarState | None = None) -> None:
+        """Prepare for a request that may be scheduled from now on; it never runs ahead if it has a grammar."""
+        if grammar is not None:
+            self._grammars[request.request_id] = grammar
         self._requests[request.request_id] = RequestSampling.prepare(
             request, self._num_ids, self._states.token_ids.device
         )
@@ -63,6 +69,15 @@ class StepSampler:
     def remove_request(self, request_id: str) -> None:
         """Forget a request that ended."""
         del self._requests[request_id]
+        self._grammars.pop(request_id, None)
+
+    def grammar_errors(self) -> dict[str, str]:
+        """What is wrong with grammars that failed, by the request whose output they were to shape."""
+        return {
+            request_id: grammar.error
+            for request_id, grammar in self._grammars.items()
+            if grammar.error is not None
+        }
 
     def is_plain(self, rows: Sequence[ScheduledRequest]) -> bool:
         """Whether all that the rows want is the most probable id, `most_probable`."""
@@ -82,17 +97,26 @@ class StepSampler:
         """
         requests = [self._requests[row.request_id] for row in rows]
         if all(request.is_plain for request in requests):
-            return Sampled(self.most_probable(logits), None)
-        batch = SamplingBatch.build(
-            requests, [row.start + row.num_tokens for row in rows], self._states, self._num_ids
-        )
+            return Sampled(self.most_probable(logits))
+        grammars = self._grammars_of(rows)
+        num_tokens = [row.start + row.num_tokens for row in rows]
+        batch = SamplingBatch.build(requests, num_tokens, self._states, self._num_ids, grammars)
         scored = [index for index, each in enumerate(requests) if each.request.logprobs is not None]
         if not scored:
-            return Sampled(sample(logits[:, : self._num_ids], batch), None)
+            return Sampled(sample(logits[:, : self._num_ids], batch), grammars=grammars)
         places = upload(torch.tensor(scored), logits.device)
         raw_logits = logits[places]  # a copy, before the sampler changes them
         ids = sample(logits[:, : self._num_ids], batch)
         wanting = tuple(requests[index].request for index in scored)
         num_top = max(request.logprobs or 0 for request in wanting)
         table = logprob_table(raw_logits, ids[places], num_top, self._num_ids)
-        return Sampled(ids, TokenScores(wanting, HostCopy(table)))
+        return Sampled(ids, TokenScores(wanting, HostCopy(table)), grammars)
+
+    def _grammars_of(self, rows: Sequence[ScheduledRequest]) -> tuple[tuple[int, GrammarState], ...]:
+        if not self._grammars:
+            return ()
+        return tuple(
+            (index, self._grammars[row.request_id])
+            for index, row in enumerate(rows)
+            if row.request_id in self._grammars
+        )

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from minivllm_runtime.attention.step_attention import AttentionBackend, StepAttention
 from minivllm_runtime.engine.messages import EngineRequest, TokenLogprobs
+from minivllm_runtime.sampling.grammar_masks import GrammarState
 from minivllm_runtime.sampling.prompt_scorer import PromptScorer, PromptScores
 from minivllm_runtime.sampling.step_sampler import Sampled, StepSampler, TokenScores
 from minivllm_runtime.sampling.upload import upload
@@ -40,6 +41,7 @@ class _InFlight(NamedTuple):
     step_id: int
     ids: HostCopy
     scores: TokenScores | None
+    grammars: tuple[tuple[int, GrammarState], ...]
     prompt_scores: tuple[PromptScores, ...]
 
 
@@ -86,10 +88,10 @@ class ModelRunner:
         self._graphs.capture(padded_sizes(states.padding_slot))
         torch.cuda.synchronize()
 
-    def add_request(self, request: EngineRequest) -> None:
+    def add_request(self, request: EngineRequest, grammar: GrammarState | None = None) -> None:
         """Keep the sampling parameters of a request that may be scheduled from now on."""
         self._requests[request.request_id] = request
-        self._sampler.add_request(request)
+        self._sampler.add_request(request, grammar)
         self._prompt_scorer.add_request(request)
 
     def remove_request(self, request_id: str) -> EngineRequest:
@@ -115,7 +117,7 @@ class ModelRunner:
         else:
             sampled = self._sample_decoded(rows, decoded)
         self._in_flight.append(
-            _InFlight(output.step_id, HostCopy(sampled.ids), sampled.scores, prompt_scores)
+            _InFlight(output.step_id, HostCopy(sampled.ids), sampled.scores, sampled.grammars, prompt_scores)
         )
 
     def result(self) -> StepResult:
@@ -124,7 +126,13 @@ class ModelRunner:
         ids = step.ids.wait()
         self.logprobs = {} if step.scores is None else step.scores.wait()
         self._prompt_scorer.arrive(step.prompt_scores)
+        for index, grammar in step.grammars:
+            grammar.advance(ids[index])
         return StepResult(step.step_id, tuple(zip(ids, strict=True)))
+
+    def grammar_errors(self) -> dict[str, str]:
+        """See StepSampler.grammar_errors."""
+        return self._sampler.grammar_errors()
 
     def take_prompt_logprobs(self, request_id: str) -> tuple[TokenLogprobs, ...] | None:
         """See PromptScorer.take."""

@@ -1,0 +1,98 @@
+"""Compiling JSON schemas to grammars over the model's tokens, with xgrammar (Dong et al. 2024)."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from minivllm_runtime.errors import InvalidParameter
+from minivllm_runtime.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    import xgrammar
+
+_MOST_WHITESPACE = 20
+"""Characters between two JSON tokens: enough for deep indentation, and a model that loops over spaces gets on."""
+_THREADS_PER_GRAMMAR = 2
+_CACHE_BYTES = 64 * 2**20
+
+
+class GrammarCompiler:
+    """Compiles schemas and keeps the last ones. Any thread may use it.
+
+    The library is imported with the first schema: it is an extra.
+
+    Args:
+        tokenizer: Gives the bytes of tokens. Special tokens are no part of any output that follows a schema.
+        num_ids: Number of ids that may be sampled.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, num_ids: int) -> None:
+        self._tokenizer = tokenizer
+        self._num_ids = num_ids
+        self._lock = threading.Lock()
+        self._backend: xgrammar.GrammarCompiler | None = None
+        self._compiled: OrderedDict[str, xgrammar.CompiledGrammar] = OrderedDict()
+
+    def get(self, json_schema: str) -> xgrammar.CompiledGrammar | None:
+        """The grammar of a schema that was compiled lately."""
+        with self._lock:
+            if json_schema in self._compiled:
+                self._compiled.move_to_end(json_schema)
+            return self._compiled.get(json_schema)
+
+    def compile(self, json_schema: str) -> xgrammar.CompiledGrammar:
+        """The grammar of the JSON texts that a schema allows; takes from a millisecond to about a second.
+
+        Raises:
+            InvalidParameter: the schema is wrong or uses what is not supported, the model cannot end its output, or
+                the extra is not installed.
+        """
+        known = self.get(json_schema)
+        if known is not None:
+            return known
+        try:
+            compiled = self._get_backend().compile_json_schema(
+                json_schema, max_whitespace_cnt=_MOST_WHITESPACE
+            )
+        except RuntimeError as error:  # the library's only kind; its first line names a source file
+            reason = str(error).strip().split(": ", 1)[-1]
+            raise InvalidParameter("json_schema", f"json_schema cannot be followed: {reason}") from error
+        with self._lock:
+            self._compiled[json_schema] = compiled
+            while len(self._compiled) > 1 and self._cached_bytes() > _CACHE_BYTES:
+                self._compiled.popitem(last=False)
+        return compiled
+
+    def _cached_bytes(self) -> int:
+        return sum(grammar.memory_size_bytes for grammar in self._compiled.values())
+
+    def _get_backend(self) -> xgrammar.GrammarCompiler:
+        with self._lock:
+            if self._backend is None:
+                self._backend = self._make_backend()
+            return self._backend
+
+    def _make_backend(self) -> xgrammar.GrammarCompiler:
+        try:
+            import xgrammar
+        except ImportError as error:
+            raise InvalidParameter(
+                "json_schema", "json_schema needs the package xgrammar: install minivllm-runtime[grammar]"
+            ) from error
+        tokenizer = self._tokenizer
+        stop_ids = sorted(i for i in tokenizer.eos_token_ids if i < self._num_ids)
+        if not stop_ids:
+            raise InvalidParameter(
+                "json_schema", "json_schema needs an end-of-sequence token, which this model has none of"
+            )
+        # Without bytes a token is never allowed.
+        vocabulary = [
+            b"" if token_id in tokenizer.special_token_ids else tokenizer.token_bytes(token_id)
+            for token_id in range(self._num_ids)
+        ]
+        info = xgrammar.TokenizerInfo(
+            vocabulary, xgrammar.VocabType.RAW, vocab_size=self._num_ids, stop_token_ids=stop_ids
+        )
+        return xgrammar.GrammarCompiler(info, max_threads=_THREADS_PER_GRAMMAR, cache_enabled=False)

@@ -1,0 +1,63 @@
+"""What a JSON schema may be like to be followed: bounds on what one request can make the compiler do."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from minivllm_runtime.errors import InvalidParameter
+
+MAX_SCHEMA_BYTES = 65536
+MAX_SCHEMA_DEPTH = 64
+MAX_COUNTED_PROPERTIES = 64
+
+
+def schema_text(schema: str | Mapping[str, Any]) -> str:
+    """Check a schema's form and size and return its text; whether it can be followed, only compiling it shows.
+
+    Raises:
+        InvalidParameter: it is no JSON object, or too large, too deep, or too costly to compile.
+    """
+    if not isinstance(schema, str):
+        try:
+            schema = json.dumps(schema)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise _refusal(f"is no JSON: {error}") from error
+    num_bytes = len(schema.encode(errors="surrogatepass"))
+    if num_bytes > MAX_SCHEMA_BYTES:
+        raise _refusal(f"has {num_bytes} bytes; at most {MAX_SCHEMA_BYTES} are allowed")
+    try:
+        parsed = json.loads(schema)
+    except ValueError as error:
+        raise _refusal(f"is no JSON: {error}") from error
+    except RecursionError as error:
+        raise _too_deep() from error
+    if not isinstance(parsed, dict):
+        raise _refusal("must be a JSON object")
+    _check(parsed, depth=1)
+    return json.dumps(parsed)
+
+
+def _check(node: object, depth: int) -> None:
+    if depth > MAX_SCHEMA_DEPTH:
+        raise _too_deep()
+    if isinstance(node, dict):
+        properties = node.get("properties")
+        num_properties = len(properties) if isinstance(properties, dict) else 0
+        # Which of n properties are there is a state of the grammar where their number counts.
+        if num_properties > MAX_COUNTED_PROPERTIES and node.keys() & {"minProperties", "maxProperties"}:
+            raise _refusal(
+                f"counts {num_properties} properties of an object (minProperties or maxProperties); "
+                f"at most {MAX_COUNTED_PROPERTIES} can be counted"
+            )
+        node = list(node.values())
+    if isinstance(node, list):
+        for child in node:
+            _check(child, depth + 1)
+
+
+def _too_deep() -> InvalidParameter:
+    return _refusal(f"is nested more than {MAX_SCHEMA_DEPTH} levels deep")
+
+
+def _refusal(reason: str) -> InvalidParameter:
+    return InvalidParameter("json_schema", f"json_schema {reason}")

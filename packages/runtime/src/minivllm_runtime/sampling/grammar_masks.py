@@ -1,0 +1,74 @@
+"""Which ids the grammars of requests allow next."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    import xgrammar
+
+_BITS_PER_WORD = 32
+
+_log = logging.getLogger(__name__)
+
+
+class GrammarState:
+    """How far the output of one request has come in its grammar.
+
+    Once something goes wrong with it, `error` says what; its request must end then, alone.
+    """
+
+    def __init__(self, grammar: xgrammar.CompiledGrammar) -> None:
+        import xgrammar
+
+        self._matcher = xgrammar.GrammarMatcher(grammar)
+        self.error: str | None = None
+
+    def fill(self, words: Tensor, row: int) -> None:
+        """Set the bits of the ids allowed next in words[row]; all bits are set before."""
+        try:
+            self._matcher.fill_next_token_bitmask(words, row)
+        except Exception as error:  # whatever it is, other requests are not concerned
+            self._fail(f"{type(error).__name__}: {error}")
+
+    def advance(self, token_id: int) -> None:
+        """Take the id that was sampled."""
+        if self.error is not None:
+            return
+        try:
+            is_accepted = self._matcher.accept_token(token_id)
+        except Exception as error:
+            self._fail(f"{type(error).__name__}: {error}")
+        else:
+            if not is_accepted:
+                self._fail(f"the sampled id {token_id} does not follow it")
+
+    def _fail(self, message: str) -> None:
+        _log.error("a grammar failed: %s", message)
+        self.error = f"the grammar of the output failed: {message}"
+
+
+def allowed_words(states: Sequence[GrammarState], num_ids: int) -> Tensor:
+    """The ids that each state allows next: [G, ceil(num_ids / 32)] int32, bit i of word w is id 32w + i."""
+    words = torch.full((len(states), -(-num_ids // _BITS_PER_WORD)), -1, dtype=torch.int32)
+    for row, state in enumerate(states):
+        state.fill(words, row)
+    return words
+
+
+def forbid_others(logits: Tensor, rows: Tensor, words: Tensor) -> None:
+    """Set the logits of ids that are not allowed to -inf, in place.
+
+    Args:
+        logits: [S, V].
+        rows: [G] int64, the rows of `logits` that have a grammar.
+        words: As `allowed_words` returns them, on the device of `logits`.
+    """
+    bits = torch.arange(_BITS_PER_WORD, device=words.device, dtype=torch.int32)
+    allowed = ((words[:, :, None] >> bits) & 1).flatten(1)[:, : logits.shape[1]]
+    logits[rows] = logits[rows].masked_fill(allowed == 0, float("-inf"))

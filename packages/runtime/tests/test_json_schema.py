@@ -1,0 +1,52 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minivllm_runtime.errors import InvalidParameter
+from minivllm_runtime.json_schema import MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH, schema_text
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(max_size=5), json_values, max_size=3))
+def test_text_and_object_are_the_same_schema(schema):
+    assert json.loads(schema_text(schema)) == schema
+    assert schema_text(json.dumps(schema, indent=2)) == schema_text(schema)
+
+
+def nested(depth):
+    return '{"items":' * (depth - 1) + "{}" + "}" * (depth - 1)
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ("", "no JSON"),
+        ("{", "no JSON"),
+        ("[]", "object"),
+        ("true", "object"),
+        ('"{}"', "object"),
+        ({"enum": {1, 2}}, "no JSON"),
+        (nested(MAX_SCHEMA_DEPTH + 1), "64 levels"),
+        (nested(6500), "64 levels"),
+        ('{"a":"' + "x" * MAX_SCHEMA_BYTES + '"}', "65544 bytes; at most 65536"),
+        ({"properties": {f"p{i}": {} for i in range(65)}, "minProperties": 3}, "65 properties.*at most 64"),
+        ({"items": {"properties": {f"p{i}": {} for i in range(65)}, "maxProperties": 3}}, "at most 64"),
+    ],
+)
+def test_what_cannot_be_a_schema_or_costs_too_much_is_refused(schema, reason):
+    with pytest.raises(InvalidParameter, match=reason) as refusal:
+        schema_text(schema)
+    assert refusal.value.param == "json_schema"
+
+
+def test_at_the_limits_it_is_accepted():
+    assert schema_text(nested(MAX_SCHEMA_DEPTH))
+    assert schema_text({"properties": {f"p{i}": {} for i in range(200)}})
+    assert schema_text({"properties": {f"p{i}": {} for i in range(64)}, "maxProperties": 3})
