@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from minivllm_bench.live.calibrate import PHASES, calibrate, choose_knots, fit
+from minivllm_bench.live.calibrate import PHASES, ROUNDS, calibrate, choose_knots, fit
 from minivllm_scheduler import SchedulerConfig
 from minivllm_scheduler.simulation import (
     LinearCost,
@@ -49,7 +49,7 @@ def test_the_traffic_of_a_calibration_shows_what_steps_cost(calibration):
     found, told, true = calibration
     assert found.num_steps > 300
     assert found.num_held_out > 50
-    assert len(told) == len(PHASES) + 2
+    assert len(told) == ROUNDS * len(PHASES) + 2
     for load in (
         StepLoad(1, 1, 1, 300, 300),
         StepLoad(16, 16, 16, 3000, 3000),

@@ -80,35 +80,22 @@ def test_noise_of_the_measurements_is_the_error_of_the_fit():
     assert cost.step_s(StepLoad(1, 100, 1, 100, 5050)) == pytest.approx(0.02, rel=0.05)
 
 
-def test_a_step_that_was_held_up_counts_as_one_step():
+def test_a_fit_lies_at_the_mean_of_what_was_measured():
+    true, rng = LinearCost(base_s=0.01, per_token_s=1e-4), random.Random(6)
+    steps = [MeasuredStep(load, true.step_s(load) * rng.uniform(0.6, 1.4)) for load in some_loads(800)]
+    cost = fit_linear_cost(steps)
+    predicted_s, measured_s = (
+        sum(cost.step_s(step.load) for step in steps),
+        sum(step.seconds for step in steps),
+    )
+    assert predicted_s == pytest.approx(measured_s, rel=0.02)
+
+
+def test_a_step_that_was_held_up_hardly_moves_the_fit():
     true = LinearCost(base_s=0.01, per_token_s=1e-4)
     steps = [MeasuredStep(load, true.step_s(load)) for load in some_loads(100)]
-    held_up = [*steps, MeasuredStep(steps[0].load, 40.0)]
-    assert prediction_error(fit_linear_cost(held_up), steps).max < 0.03
-
-
-@given(st.integers(0, 1000))
-@settings(max_examples=25, deadline=None)
-def test_no_other_weights_come_closer(seed):
-    """The squared relative error of a convex problem: no small step from the solution makes it smaller."""
-    rng = random.Random(seed)
-    steps = [MeasuredStep(load, rng.uniform(0.001, 0.1)) for load in some_loads(20, seed)]
-    cost = fit_linear_cost(steps)
-
-    def error(weights):
-        terms = [(1, load.num_tokens, load.num_rows, *load[2:]) for load, _ in steps]
-        return sum(
-            (sum(w * x for w, x in zip(weights, row, strict=True)) / step.seconds - 1) ** 2
-            for row, step in zip(terms, steps, strict=True)
-        )
-
-    weights, scales = weights_of(cost), (1e-3, 1e-6, 1e-5, 1e-5, 1e-8, 1e-9)
-    least = error(weights)
-    for index, scale in enumerate(scales):
-        for change in (scale, -scale):
-            moved = list(weights)
-            moved[index] = max(0.0, moved[index] + change * 1e-2)
-            assert error(moved) >= least * (1 - 1e-9)
+    held_up = [*steps, MeasuredStep(steps[0].load, 4000.0)]
+    assert prediction_error(fit_linear_cost(held_up), steps).max < 0.1
 
 
 def test_terms_that_cannot_be_told_apart_are_one():

@@ -1,5 +1,6 @@
 """Fits a cost model to the passes of a real engine under traffic that covers what its steps can be."""
 
+import dataclasses
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -29,7 +30,6 @@ def _phase(
         arrivals=ClosedLoop(num_users),
         prompt_tokens=prompt_tokens,
         output_tokens=output_tokens,
-        seed=num_users,
     )
 
 
@@ -44,6 +44,8 @@ PHASES: Final = (
     _phase(64, 128, UniformLength(1, 64), UniformLength(8, 32)),
 )
 """Users who each wait for their answer: n of them make steps of n decodes, with prompts in between."""
+ROUNDS: Final = 2
+"""Times that the phases are run, so that no slow half minute of the machine falls on one kind of step alone."""
 HELD_OUT: Final = SyntheticWorkload(
     num_requests=30,
     arrivals=PoissonArrivals(3.0),
@@ -85,9 +87,10 @@ async def calibrate(
     announce("warm-up")
     await measure(WARM_UP)
     steps: list[MeasuredStep] = []
-    for number, phase in enumerate(PHASES, 1):
-        announce(f"phase {number} of {len(PHASES)}: {phase.arrivals}")
-        steps += await measure(phase)
+    for number in range(ROUNDS):
+        for phase in PHASES:
+            announce(f"round {number + 1} of {ROUNDS}: {phase.arrivals}")
+            steps += await measure(dataclasses.replace(phase, seed=number))
     announce("steps that the fit does not see")
     held_out = await measure(HELD_OUT)
     return fit(steps, held_out)

@@ -11,8 +11,8 @@ CONVERGED: Final = 1e-10
 _Matrix = list[list[float]]
 
 
-def fit_to_ones(rows: Sequence[Sequence[float]]) -> list[float]:
-    """X >= 0 with the least Σ (row · x - 1)².
+def non_negative_least_squares(rows: Sequence[Sequence[float]], targets: Sequence[float]) -> list[float]:
+    """X >= 0 with the least Σ (row · x - target)².
 
     The active-set method of Lawson and Hanson, *Solving Least Squares Problems* (1974), chapter 23, on the normal
     equations: terms enter one by one, the one that helps most first, and leave when their weight would be negative.
@@ -20,13 +20,15 @@ def fit_to_ones(rows: Sequence[Sequence[float]]) -> list[float]:
 
     Args:
         rows: [measurement][term]; at least one, all of one length.
+        targets: [measurement].
     """
     size = len(rows[0])
     scales = [sum(row[i] ** 2 for row in rows) ** 0.5 or 1.0 for i in range(size)]
     scaled = [[row[i] / scales[i] for i in range(size)] for row in rows]
     gram = [[sum(row[i] * row[j] for row in scaled) for j in range(size)] for i in range(size)]
-    moments = [sum(row[i] for row in scaled) for i in range(size)]
-    x = _active_set(gram, moments, CONVERGED * len(rows) ** 0.5)
+    moments = [sum(row[i] * target for row, target in zip(scaled, targets, strict=True)) for i in range(size)]
+    length = sum(target**2 for target in targets) ** 0.5
+    x = _active_set(gram, moments, CONVERGED * length)
     return [value / scale for value, scale in zip(x, scales, strict=True)]
 
 

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from minivllm_scheduler.simulation.cost import StepLoad
 from minivllm_scheduler.simulation.errors import InvalidCost, require_at_least, require_positive
-from minivllm_scheduler.simulation.least_squares import fit_to_ones
+from minivllm_scheduler.simulation.least_squares import non_negative_least_squares
 from minivllm_scheduler.simulation.report import percentile
 from minivllm_scheduler.simulation.token_curve import TokenCurve, knot_shares
 
@@ -19,6 +19,8 @@ WEIGHTS: Final = (
     "per_attention_pair_s",
 )
 """Fields of `LinearCost` that are weights of a sum; a token curve takes the place of the first two."""
+REFITS: Final = 4
+HELD_UP: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +95,10 @@ def prediction_error(cost: LinearCost, steps: Sequence[MeasuredStep]) -> Predict
 def fit_linear_cost(steps: Sequence[MeasuredStep], token_knots: Sequence[int] = ()) -> LinearCost:
     """Finds the weights, none negative, with the least sum of squared relative errors.
 
-    Relative, so that a decode step of a millisecond counts as much as a prefill of a second, and a step that was
-    held up by something else counts as one step.
+    Relative, so that a decode step of a millisecond counts as much as a prefill of a second: first to what was
+    measured, then, again and again, to what the fit before predicts. Errors relative to the measured time weigh the
+    steps that happened to be fast most, and their fit lies below the mean. A step that took more than
+    `HELD_UP` times what is predicted was held up by something else, and counts as if it had taken that.
 
     Args:
         steps: What was measured.
@@ -107,14 +111,25 @@ def fit_linear_cost(steps: Sequence[MeasuredStep], token_knots: Sequence[int] = 
         raise InvalidCost("0 measured steps are given, a fit needs at least 1")
     for step in steps:
         require_positive("the time of a measured step", step.seconds, InvalidCost)
-    size = len(token_knots) or 2
+    cost = _fit_relative_to(steps, token_knots, [step.seconds for step in steps])
+    for _ in range(REFITS):
+        predicted = [cost.step_s(step.load) or step.seconds for step in steps]
+        cost = _fit_relative_to(steps, token_knots, predicted)
+    return cost
+
+
+def _fit_relative_to(
+    steps: Sequence[MeasuredStep], knots: Sequence[int], expected_s: Sequence[float]
+) -> LinearCost:
     rows = [
-        [value / step.seconds for value in (*_token_terms(step.load, token_knots), *_other_terms(step.load))]
-        for step in steps
+        [value / seconds for value in (*_token_terms(step.load, knots), *_other_terms(step.load))]
+        for step, seconds in zip(steps, expected_s, strict=True)
     ]
-    weights = fit_to_ones(rows)
+    targets = [min(step.seconds / seconds, HELD_UP) for step, seconds in zip(steps, expected_s, strict=True)]
+    weights = non_negative_least_squares(rows, targets)
+    size = len(knots) or 2
     per_row_s, per_sample_s, per_context_token_s, per_attention_pair_s = weights[size:]
-    curve = TokenCurve(tuple(token_knots), tuple(weights[:size])) if token_knots else None
+    curve = TokenCurve(tuple(knots), tuple(weights[:size])) if knots else None
     return LinearCost(
         base_s=weights[0] if curve is None else 0.0,
         per_token_s=weights[1] if curve is None else 0.0,
