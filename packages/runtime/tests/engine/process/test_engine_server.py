@@ -22,10 +22,12 @@ class Gate(ScriptedModel):
 
     def __init__(self):
         super().__init__(list(b"some text"), prompt_length=3)
+        self.entered = threading.Event()
         self.open = threading.Event()
         self.broken = False
 
     def __call__(self, input_ids, positions, attention):
+        self.entered.set()
         assert self.open.wait(10)
         if self.broken:
             raise RuntimeError("the device is gone")
@@ -151,6 +153,7 @@ def test_an_abort_ends_a_request_and_everybody_hears_that_the_engine_rests(tmp_p
         client, watcher = connect(), connect()
         client.add("a", max_tokens=60)
         assert client.answer() == Accepted("a")
+        assert model.entered.wait(10)
         client.send(ToEngine.ABORT, encode(AbortRequest("a")))
         client.send(ToEngine.ABORT, encode(AbortRequest("never heard of")))
         model.open.set()
@@ -158,6 +161,25 @@ def test_an_abort_ends_a_request_and_everybody_hears_that_the_engine_rests(tmp_p
             while (stats := each.receive().stats).num_running or not stats.num_steps:
                 pass
             assert stats.num_blocks_in_use == 0
+
+
+def test_a_grammar_is_compiled_while_others_are_served(tmp_path):
+    with served(tmp_path) as (model, _, connect, _):
+        model.open.set()
+        first, second = connect(), connect()
+        for schema in ('{"type": "nope"}', '{"type": "boolean"}'):
+            request = EngineRequest(
+                request_id=schema, prompt_token_ids=(1, 2, 3), max_tokens=5, json_schema=schema
+            )
+            first.send(ToEngine.ADD, encode(AddRequests(schema, (request,))))
+        second.add("a")
+        assert second.token_ids("a") == {"a": list(b"some ")}
+        refused, accepted = sorted(
+            (first.answer(), first.answer()), key=lambda answer: type(answer).__name__
+        )[::-1]
+        assert (refused.batch_id, refused.param) == ('{"type": "nope"}', "json_schema")
+        assert accepted == Accepted('{"type": "boolean"}')
+        assert bytes(first.token_ids(accepted.batch_id)[accepted.batch_id]) in (b"true", b"false")
 
 
 @pytest.mark.parametrize("max_tokens", [10**6])
