@@ -1,0 +1,152 @@
+"""The command `minivllm-bench offline`: engines in turns on whole batches."""
+
+import dataclasses
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from minivllm_bench.engines.dummy_model import read_model_config, write_dummy_model
+from minivllm_bench.engines.interface import Engine, EngineSettings
+from minivllm_bench.engines.registry import check_engine_name, open_engine
+from minivllm_bench.errors import InvalidSetting
+from minivllm_bench.machine import read_machine
+from minivllm_bench.offline import Measurement, measure
+from minivllm_bench.placement import DeviceChoice, DTypeChoice, default_threads, resolve_device, resolve_dtype
+from minivllm_bench.report import RunSettings, to_json, to_table
+from minivllm_bench.speed_limit import least_seconds, measure_ceilings, read_model_shape
+from minivllm_bench.workloads import Workload, find_workload
+from minivllm_scheduler.simulation import RooflineCost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfflineOptions:
+    """What to compare; the help of each option says what it is."""
+
+    engines: Annotated[
+        str, typer.Option(help="Comma-separated: minivllm, hf, vllm. The first is compared.")
+    ] = "minivllm,hf"
+    workloads: Annotated[
+        str, typer.Option(help="Comma-separated: decode_bN, seed_8x32, prefill_64x1024, offline_256.")
+    ] = "decode_b1,decode_b8,decode_b32"
+    model: Annotated[str, typer.Option(help="smollm2, a folder, a .gguf file or a hub id.")] = "smollm2"
+    model_config: Annotated[
+        str | None,
+        typer.Option(
+            help="Random weights: tinyllama-1.1b, qwen3-0.6b or a config.json, in place of --model."
+        ),
+    ] = None
+    dtype: Annotated[DTypeChoice, typer.Option(help="The same for every engine.")] = "auto"
+    device: Annotated[DeviceChoice, typer.Option(help="The same for every engine.")] = "auto"
+    input_len: Annotated[
+        int | None, typer.Option(min=1, help="Prompt tokens, in place of the workload's.")
+    ] = None
+    output_len: Annotated[
+        int | None, typer.Option(min=1, help="Output tokens, in place of the workload's.")
+    ] = None
+    repeats: Annotated[int, typer.Option(min=1, help="Timed runs per engine and workload.")] = 3
+    seed: Annotated[int, typer.Option(help="Of the random prompts.")] = 0
+    num_threads: Annotated[
+        int | None, typer.Option(min=1, help="CPU threads of each engine; PyTorch's choice if not given.")
+    ] = None
+    vllm_python: Annotated[Path | None, typer.Option(help="Python of an environment with vLLM.")] = None
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures to this file.")] = None
+
+
+def offline(options: OfflineOptions) -> None:
+    """Generate whole batches with each engine in turns and compare tokens per second."""
+    names = _engine_names(options.engines)
+    chosen = _workloads(options.workloads, options.input_len, options.output_len)
+    if options.json_file is not None and not options.json_file.parent.is_dir():
+        raise InvalidSetting(f"no folder {options.json_file.parent} for --json")
+    shape = None if options.model_config is None else read_model_config(options.model_config)
+    settings = _engine_settings(options, shape)
+    machine = read_machine()
+    with ExitStack() as stack:
+        if shape is not None:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="minivllm-bench-"))
+            write_dummy_model(shape, Path(folder))
+            settings = dataclasses.replace(settings, model=folder)
+        measurements = _measure(names, chosen, settings, options.repeats, options.seed)
+    limits = _limits(chosen, shape, options.seed) if shape is not None and settings.device == "cuda" else {}
+    shared = RunSettings(
+        model=options.model if shape is None else f"{options.model_config} with random weights",
+        dtype=settings.dtype,
+        device=settings.device,
+        num_threads=settings.num_threads,
+        repeats=options.repeats,
+        seed=options.seed,
+        input_len=options.input_len,
+        output_len=options.output_len,
+    )
+    Console().print(to_table(measurements, machine, shared, limits))
+    if options.json_file is not None:
+        options.json_file.write_text(to_json(measurements, machine, shared, limits))
+
+
+def _engine_settings(options: OfflineOptions, shape: Mapping[str, Any] | None) -> EngineSettings:
+    """What every engine is built from; on a GPU a shape without weights brings its dtype."""
+    target = resolve_device(options.device)
+    dtype = options.dtype
+    if dtype == "auto" and shape is not None and target == "cuda":
+        dtype = shape.get("torch_dtype", dtype)
+    return EngineSettings(
+        model=options.model,
+        dtype=resolve_dtype(dtype, target),
+        device=target,
+        num_threads=options.num_threads or default_threads(),
+        dummy_weights=shape is not None,
+        vllm_python=options.vllm_python,
+    )
+
+
+def _engine_names(text: str) -> tuple[str, ...]:
+    names = _split(text, "engine")
+    for name in names:
+        check_engine_name(name)
+    return names
+
+
+def _workloads(text: str, input_len: int | None, output_len: int | None) -> tuple[Workload, ...]:
+    names = _split(text, "workload")
+    return tuple(find_workload(name).resized(input_len=input_len, output_len=output_len) for name in names)
+
+
+def _split(text: str, kind: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    for name in names:
+        if not name:
+            raise InvalidSetting(f"an empty {kind} name in {text!r}")
+        if names.count(name) > 1:
+            raise InvalidSetting(f"{kind} {name} is named twice")
+    return names
+
+
+def _limits(workloads: Sequence[Workload], config: Mapping[str, Any], seed: int) -> dict[str, float]:
+    """Output tokens per second that the device's own rates allow, by workload."""
+    cost = RooflineCost(measure_ceilings(), read_model_shape(config))
+    limits: dict[str, float] = {}
+    for workload in workloads:
+        requests = workload.draw(int(config["vocab_size"]), seed=seed, run=1)
+        num_tokens = sum(request.output_len for request in requests)
+        limits[workload.name] = num_tokens / least_seconds(requests, cost)
+    return limits
+
+
+def _measure(
+    names: Sequence[str], workloads: Sequence[Workload], settings: EngineSettings, repeats: int, seed: int
+) -> tuple[Measurement, ...]:
+    """Open the engines, measure, close them; a status line on stderr says what goes on."""
+    console = Console(stderr=True)
+    with ExitStack() as opened, console.status("") as status:
+        engines: dict[str, Engine] = {}
+        for name in names:
+            status.update(f"loading {settings.model} into {name}")
+            engines[name] = open_engine(name, settings)
+            opened.callback(engines[name].close)
+        return measure(engines, workloads, repeats=repeats, seed=seed, announce=status.update)
