@@ -26,7 +26,7 @@ def server(serve_asgi):
         return len(body.text)
 
     app = FastAPI()
-    app.state.serving = SimpleNamespace(max_body_bytes=LIMIT)
+    app.state.serving = SimpleNamespace(max_body_bytes=LIMIT, read_timeout_s=10)
     app.include_router(router)
     install_error_handlers(app)
     return serve_asgi(app)

@@ -43,6 +43,7 @@ def test_flags_are_strings():
         ("drain_timeout_s", "-1"),
         ("drain_timeout_s", "nan"),
         ("write_timeout_s", "0"),
+        ("read_timeout_s", "inf"),
         ("served_model_name", ""),
         ("served_model_name", "a,,b"),
         ("requests_per_minute", "0"),

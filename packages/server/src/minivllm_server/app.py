@@ -34,7 +34,7 @@ def create_app(engine: AsyncEngine, settings: ServerSettings, metrics_folder: st
         created=int(time.time()),
         max_choices=settings.max_num_waiting,
         max_body_bytes=settings.max_body_bytes,
-        write_timeout_s=settings.write_timeout_s,
+        read_timeout_s=settings.read_timeout_s,
         metrics=ServerMetrics(engine, settings.model_names[0], metrics_folder),
         clock=time.monotonic,
         log_prompts=settings.log_prompts,

@@ -1,5 +1,6 @@
 """Reading a JSON body: bounded in size, strict in syntax."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -8,6 +9,7 @@ from fastapi.routing import APIRoute
 from pydantic_core import from_json
 
 from minivllm_server.errors import ApiError
+from minivllm_server.serving import Serving
 
 
 class JSONRequest(Request):
@@ -20,9 +22,21 @@ class JSONRequest(Request):
         """Returns the body.
 
         Raises:
-            ApiError: 413; when the declared length is too large nothing is read.
+            ApiError: 413; when the declared length is too large nothing is read. 408, it did not come in time.
         """
-        limit: int = self.app.state.serving.max_body_bytes
+        serving: Serving = self.app.state.serving
+        try:
+            async with asyncio.timeout(serving.read_timeout_s):
+                self._json_source = await self._read(serving.max_body_bytes)
+        except TimeoutError as error:
+            raise ApiError(
+                408,
+                f"the body did not come within {serving.read_timeout_s:g} s",
+                headers={"Connection": "close"},
+            ) from error
+        return self._json_source
+
+    async def _read(self, limit: int) -> bytes:
         declared = self.headers.get("content-length", "0")
         if declared.isdecimal() and int(declared) > limit:
             raise _too_large(limit)
@@ -31,8 +45,7 @@ class JSONRequest(Request):
             body += chunk
             if len(body) > limit:
                 raise _too_large(limit)
-        self._json_source = bytes(body)
-        return self._json_source
+        return bytes(body)
 
     async def json(self) -> Any:
         """Returns the parsed body.

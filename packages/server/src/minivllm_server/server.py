@@ -11,6 +11,7 @@ from starlette.types import ASGIApp
 from minivllm_runtime.engine.async_engine import AsyncEngine
 from minivllm_server.admission import Admission
 from minivllm_server.app import create_app
+from minivllm_server.connection import bounded_connection
 from minivllm_server.middleware import wrap
 from minivllm_server.settings import ServerSettings
 
@@ -93,6 +94,9 @@ async def serve_engine(
         stack = wrap(create_app(engine, settings, metrics_folder), settings, trace)
         config = uvicorn.Config(
             stack.app,
+            http=bounded_connection(
+                read_timeout_s=settings.read_timeout_s, write_timeout_s=settings.write_timeout_s
+            ),
             lifespan="off",
             ws="none",
             proxy_headers=bool(settings.trusted_proxy),

@@ -23,7 +23,7 @@ class Serving:
         created: Unix time at which serving began.
         max_choices: Most `n × prompts` of one request: the length of the waiting queue.
         max_body_bytes: Larger bodies are refused.
-        write_timeout_s: A client that reads nothing for so long loses its stream.
+        read_timeout_s: Within so long the body of a request must have come.
         metrics: What is measured.
         clock: The server's clock.
         log_prompts: Whether what clients ask is logged.
@@ -35,7 +35,7 @@ class Serving:
     created: int
     max_choices: int
     max_body_bytes: int
-    write_timeout_s: float
+    read_timeout_s: float
     metrics: ServerMetrics
     clock: Clock
     log_prompts: bool

@@ -122,8 +122,14 @@ class ServerSettings(EngineSettings):
     drain_timeout_s: float = Field(
         30.0, ge=0, allow_inf_nan=False, description="Seconds open requests may take after SIGTERM."
     )
+    read_timeout_s: float = Field(
+        30.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Seconds a client may take for a request's head, and for its body.",
+    )
     write_timeout_s: float = Field(
-        60.0, gt=0, allow_inf_nan=False, description="Seconds a streaming client may refuse to read."
+        60.0, gt=0, allow_inf_nan=False, description="Seconds a client may take to catch up with reading."
     )
 
     @field_validator("served_model_name", "api_key", "cors_allow_origin", "trusted_proxy", mode="before")

@@ -1,6 +1,5 @@
 """Server-sent events: a submission's deltas written as they come."""
 
-import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import aclosing
@@ -64,9 +63,7 @@ def event(content: dict[str, Any]) -> bytes:
     return b"data: " + to_json(content) + b"\n\n"
 
 
-async def open_event_stream(
-    source: DeltaSource, chunk_format: ChunkFormat, *, write_timeout_s: float
-) -> "EventStream":
+async def open_event_stream(source: DeltaSource, chunk_format: ChunkFormat) -> "EventStream":
     """Waits for the first deltas and returns the response that goes on from there.
 
     A failure before the first token is thus raised here and becomes an ordinary error response. The response
@@ -78,7 +75,7 @@ async def open_event_stream(
     except BaseException:
         await source.aclose()
         raise
-    return EventStream(source, first, deltas, chunk_format, write_timeout_s=write_timeout_s)
+    return EventStream(source, first, deltas, chunk_format)
 
 
 class EventStream(Response):
@@ -96,8 +93,6 @@ class EventStream(Response):
         first: tuple[ChoiceDelta, ...],
         rest: AsyncIterator[tuple[ChoiceDelta, ...]],
         chunk_format: ChunkFormat,
-        *,
-        write_timeout_s: float,
     ) -> None:
         self.status_code = 200
         self.background = None
@@ -107,21 +102,15 @@ class EventStream(Response):
         self._first = first
         self._rest = rest
         self._chunk_format = chunk_format
-        self._write_timeout_s = write_timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        """Writes the stream. A client that stops reading for the write time-out loses it."""
+        """Writes the stream."""
         async with aclosing(self._source), aclosing(self._bodies()) as bodies:
             await send(
                 {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
             )
-            try:
-                async for body in bodies:
-                    async with asyncio.timeout(self._write_timeout_s):
-                        await send({"type": "http.response.body", "body": body, "more_body": True})
-            except TimeoutError:
-                _log.warning("a client read nothing for %g s; its stream is cut", self._write_timeout_s)
-                return
+            async for body in bodies:
+                await send({"type": "http.response.body", "body": body, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _bodies(self) -> AsyncGenerator[bytes, None]:

@@ -183,6 +183,11 @@ class TapeServer:
 
         return eventually(queue_is_behind_a_running_request, within_s=10)
 
+    @property
+    def num_connections(self) -> int:
+        """Connections that are open."""
+        return len(self._server.server_state.connections)
+
     def drain(self) -> None:
         """What the first SIGTERM does."""
         self._loop.call_soon_threadsafe(self._server.stop)

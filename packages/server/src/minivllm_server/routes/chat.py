@@ -43,7 +43,7 @@ async def create_chat_completion(
             opening=choices.opening(params.n),
             usage=generation.usage.usage if body.include_usage else None,
         )
-        return await open_event_stream(generation, chunks, write_timeout_s=serving.write_timeout_s)
+        return await open_event_stream(generation, chunks)
     entries = [choices.whole(delta) for delta in await generation.collect()]
     return AsciiJSONResponse(
         {

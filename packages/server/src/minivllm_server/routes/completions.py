@@ -43,7 +43,7 @@ async def create_completion(
     if body.stream:
         usage = generation.usage.usage if body.include_usage else None
         chunks = AnswerChunks("text_completion", identity, choices.of_delta, usage=usage)
-        return await open_event_stream(generation, chunks, write_timeout_s=serving.write_timeout_s)
+        return await open_event_stream(generation, chunks)
     entries = [entry for delta in await generation.collect() for entry in choices.of_delta(delta)]
     return AsciiJSONResponse(
         {

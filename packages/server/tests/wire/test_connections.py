@@ -1,0 +1,132 @@
+"""No client holds a connection for ever by sending slowly, by sending nothing, or by not reading."""
+
+import json
+
+import pytest
+
+from .byte_tokens import LONG_PIECE, PIECES, byte_tokenizer, ids_of
+from .harness import PATH, eventually
+from .wire_client import RawConnection, raw_request, unwrap_error
+
+SERVER = {"context": 64, "read_timeout_s": 0.3}
+HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+
+
+def trickle(connection, data):
+    """Sends byte after byte until the server hangs up; what it said."""
+    raw = connection._socket
+    raw.settimeout(0.02)
+    received = b""
+    for _ in range(1000):
+        try:
+            raw.send(data)
+        except OSError:
+            return received
+        try:
+            some = raw.recv(65536)
+        except TimeoutError:
+            continue
+        except OSError:
+            return received
+        received += some
+        if not some:
+            return received
+    raise AssertionError("the server never hung up")
+
+
+def error_in(answer, status):
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(f"HTTP/1.1 {status} ".encode()), answer
+    return unwrap_error(json.loads(body))
+
+
+def test_a_connection_that_says_nothing_is_closed(server):
+    with RawConnection(server.port, b"") as connection:
+        assert connection.read_until_closed() == b""
+
+
+@pytest.mark.parametrize("beginning", [b"P", b"POST /v1", HEAD, HEAD + b"X-A: "])
+def test_a_head_that_stops_coming_is_408(server, beginning):
+    with RawConnection(server.port, beginning) as connection:
+        assert "head" in error_in(connection.read_until_closed(), 408)["message"]
+
+
+def test_a_head_that_trickles_is_408(server):
+    with RawConnection(server.port, HEAD + b"X-A: ") as connection:
+        assert "head" in error_in(trickle(connection, b"a"), 408)["message"]
+
+
+def test_a_body_that_stops_coming_is_408(server):
+    with RawConnection(server.port, HEAD + b'Content-Length: 100\r\n\r\n{"prompt"') as connection:
+        assert "body" in error_in(connection.read_until_closed(), 408)["message"]
+
+
+def test_a_body_that_trickles_is_408(server):
+    with RawConnection(server.port, HEAD + b"Content-Length: 100000\r\n\r\n{") as connection:
+        assert "body" in error_in(trickle(connection, b" "), 408)["message"]
+
+
+def test_what_nobody_waits_for_does_not_keep_a_connection_open(server):
+    """A body that goes on after the answer, which did not need it."""
+    begin = b"POST /v1/nope HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"
+    with RawConnection(server.port, begin) as connection:
+        assert trickle(connection, b" ").startswith(b"HTTP/1.1 404 ")
+
+
+def test_a_second_request_has_its_own_time(server):
+    request = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+    with RawConnection(server.port, request) as connection:
+        assert connection.read_answer()[0] == 200
+        connection._socket.sendall(request[:-2])
+        assert error_in(connection.read_until_closed(), 408)
+
+
+def test_a_long_answer_takes_as_long_as_it_takes(server):
+    server.play(ids_of("."))
+    server.model.pace.hold()
+    body = b'{"prompt": "a", "max_tokens": 3}'
+    with RawConnection(server.port, raw_request(PATH, body)) as connection:
+        connection._socket.settimeout(1.0)
+        with pytest.raises(TimeoutError):
+            connection.read_some()
+        server.model.pace.release()
+        assert connection.read_answer()[0] == 200
+
+
+@pytest.mark.parametrize("content", [b"\x16\x03\x01\x02\x00", b"GET\r\n\r\n", b"HELO there\r\n\r\n"])
+def test_what_is_no_http_is_400_in_the_envelope(server, content):
+    with RawConnection(server.port, content) as connection:
+        error_in(connection.read_until_closed(), 400)
+    assert server.works()
+
+
+def test_a_huge_head_is_431(server):
+    with RawConnection(server.port, HEAD) as connection:
+        filler = b"X-Filler: " + b"a" * 1000 + b"\r\n"
+        received = b""
+        try:
+            connection._socket.sendall(filler * 200)
+            received = connection.read_until_closed()
+        except ConnectionError:
+            pass  # it hung up while the rest was still on its way
+        if received:
+            error_in(received, 431)
+    assert server.works()
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_does_not_read_loses_its_connection(launch, stream):
+    server = launch(
+        context=4096,
+        block_size=64,
+        write_timeout_s=0.2,
+        tokenizer=byte_tokenizer((*PIECES, LONG_PIECE)),
+    )
+    server.play(ids_of(LONG_PIECE))
+    body = {"prompt": "a", "temperature": 0, "max_tokens": 2000, "stream": stream}
+    request = raw_request(PATH, json.dumps(body).encode())
+    with RawConnection(server.port, request, receive_buffer_bytes=4096):
+        assert server.runs(1)
+        assert server.comes_to_rest(within_s=20)
+        assert eventually(lambda: server.num_connections == 0, within_s=10)
+    assert server.works()
