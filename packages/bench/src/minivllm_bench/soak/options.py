@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 DEFAULT_START = (
-    "minivllm serve --port {port} --dtype float32 --max-num-seqs 8 --max-num-waiting 16 --num-blocks 64"
+    "minivllm serve --port {port} --dtype float32 --max-num-seqs 8 --max-num-waiting 16 --num-blocks 40"
 )
 """float32, where answers do not depend on what else runs; few seats and few blocks, so that requests queue, are
 refused and are preempted."""

@@ -98,7 +98,7 @@ class Visitor:
         return Visit(End.FAULT, f"{wrong[0]} in place of {expected}") if wrong else Visit(End.ANSWERED)
 
     async def leave(self, case: Case, *, stream: bool, after_pieces: int, within_s: float) -> Visit:
-        """Ask, and hang up when so many pieces of the body have come or the time is over."""
+        """Ask, and hang up when so many pieces of the body have come, the time is over, or it was the whole answer."""
         body = json.dumps(case.body(self._model, stream=stream, cache_salt=None)).encode()
         enough = asyncio.Event()
         num_pieces = 0
@@ -109,15 +109,16 @@ class Visitor:
             if num_pieces >= after_pieces:
                 enough.set()
 
+        request = self._endpoint.request("POST", COMPLETIONS, body)
         try:
-            request = self._endpoint.request("POST", COMPLETIONS, body)
             exchange = await open_exchange(self._endpoint, request, receive)
-            try:
-                await asyncio.wait_for(enough.wait(), within_s)
-            except TimeoutError:
-                pass
-            finally:
-                exchange.hang_up()
+            waits = [asyncio.ensure_future(exchange.wait()), asyncio.ensure_future(enough.wait())]
+            await asyncio.wait(waits, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
+            for each in waits:
+                each.cancel()
+            await asyncio.wait(waits)
+            if not waits[0].cancelled():
+                waits[0].result()
         except OSError as error:
             return Visit(End.FAULT, f"{type(error).__name__}: {error}")
         return Visit(End.LEFT)
