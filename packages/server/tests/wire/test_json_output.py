@@ -1,0 +1,130 @@
+"""Output that follows a schema: response_format, and calls that the client demands."""
+
+import json
+
+import httpx
+import openai
+import pydantic
+import pytest
+
+from .byte_tokens import EOS, byte_tokenizer, ids_of
+from .harness import CONVERSATION
+from .wire_client import expect_error
+
+TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}{% if tools %}<tool_call>{% endif %}"
+SERVER = {"context": 1024, "block_size": 64, "tokenizer": byte_tokenizer(chat_template=TEMPLATE)}
+POINT = {
+    "type": "object",
+    "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}},
+    "required": ["x", "y"],
+    "additionalProperties": False,
+}
+TOOL_PROMPT_LEN = len("a<tool_call>")
+
+
+def schema_format(schema):
+    return {"type": "json_schema", "json_schema": {"name": "point", "strict": True, "schema": schema}}
+
+
+def tool(name, parameters=None):
+    return {"type": "function", "function": {"name": name, "parameters": parameters or POINT}}
+
+
+@pytest.mark.parametrize("wish", ["hello", '{"x": 1, "z": 2}', "[1, 2]", EOS])
+@pytest.mark.parametrize("stream", [True, False])
+def test_the_model_cannot_leave_the_schema(server, wish, stream):
+    server.play([*(ids_of(wish) if isinstance(wish, str) else [wish]), *ids_of("1}"), EOS])
+    body = {"response_format": schema_format(POINT), "max_tokens": 200, "temperature": 1, "seed": 1}
+    if stream:
+        text = server.chat_stream(**body).read_all().text()
+    else:
+        choice = server.chat_choice(**body)
+        assert choice["finish_reason"] == "stop"
+        text = choice["message"]["content"]
+    assert set(json.loads(text)) == {"x", "y"}
+
+
+def test_a_json_object(server):
+    server.play(ids_of('{"a": [1]}', EOS))
+    choice = server.chat_choice(response_format={"type": "json_object"}, max_tokens=50)
+    assert json.loads(choice["message"]["content"]) == {"a": [1]}
+
+
+def test_plain_text_is_the_default(server):
+    server.play(ids_of("hello", EOS))
+    for response_format in (None, {"type": "text"}):
+        assert server.chat_choice(response_format=response_format)["message"]["content"] == "hello"
+
+
+@pytest.mark.parametrize(
+    "response_format",
+    [
+        "json",
+        {},
+        {"type": "xml"},
+        {"type": "json_schema"},
+        {"type": "json_schema", "json_schema": {}},
+        {"type": "json_schema", "json_schema": {"name": "x", "schema": []}},
+        schema_format({"type": "nothing"}),
+        schema_format({"$ref": "#/nowhere"}),
+    ],
+    ids=lambda value: repr(value)[:60],
+)
+@pytest.mark.parametrize("stream", [True, False])
+def test_no_format_is_400(server, response_format, stream):
+    expect_error(server.chat(response_format=response_format, stream=stream, max_tokens=5), 400)
+    assert server.works()
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_named_call(server, stream):
+    server.play(ids_of('{"x": 1, "y": 2}', EOS), prompt_len=TOOL_PROMPT_LEN)
+    body = {
+        "tools": [tool("other"), tool("point")],
+        "tool_choice": {"type": "function", "function": {"name": "point"}},
+        "max_tokens": 60,
+    }
+    if stream:
+        answer = server.chat_stream(**body).read_all()
+        pieces = [piece for choice in answer.choices(0) for piece in choice["delta"].get("tool_calls", ())]
+        assert [piece["index"] for piece in pieces] == [0] * len(pieces)
+        assert [piece["function"].get("name") for piece in pieces] == ["point"] + [None] * (len(pieces) - 1)
+        arguments = "".join(piece["function"]["arguments"] for piece in pieces)
+        assert answer.finish_reasons()[-1] == "tool_calls"
+        assert answer.text() == ""
+    else:
+        choice = server.chat_choice(**body)
+        (call,) = choice["message"]["tool_calls"]
+        assert call["function"]["name"] == "point"
+        assert choice["message"]["content"] is None
+        arguments = call["function"]["arguments"]
+    assert json.loads(arguments) == {"x": 1, "y": 2}
+
+
+def test_any_call_but_a_call(server):
+    wish = '[{"name": "point", "parameters": {"x": 1, "y": 2}}]'
+    server.play(ids_of(wish, EOS), prompt_len=TOOL_PROMPT_LEN)
+    body = {"tools": [tool("other"), tool("point")], "tool_choice": "required", "max_tokens": 100}
+    choice = server.chat_choice(**body)
+    assert choice["finish_reason"] == "tool_calls"
+    (call,) = choice["message"]["tool_calls"]
+    assert (call["function"]["name"], json.loads(call["function"]["arguments"])) == (
+        "point",
+        {"x": 1, "y": 2},
+    )
+
+
+def test_the_official_client_parses_into_its_model(server):
+    class Point(pydantic.BaseModel):
+        x: int
+        y: int
+
+    server.play(ids_of('{"x": 1, "y": 2}', EOS))
+    with (
+        httpx.Client(trust_env=False) as http_client,
+        openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", http_client=http_client) as api,
+    ):
+        answer = api.chat.completions.parse(
+            model="scripted", messages=CONVERSATION, response_format=Point, temperature=0, max_tokens=60
+        )
+    assert answer.choices[0].message.parsed == Point(x=1, y=2)
