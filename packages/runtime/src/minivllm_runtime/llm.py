@@ -70,9 +70,7 @@ class LLM:
         self.num_blocks, self.block_size = built.num_blocks, built.block_size
         self.max_model_len = built.max_model_len
         self._core = built.core
-        self._input = InputProcessor(
-            built.tokenizer, built.model_config, built.max_model_len, built.num_blocks * built.block_size
-        )
+        self._input = InputProcessor(built.tokenizer, built.model_config, built.max_model_len)
         self._output = OutputProcessor(built.tokenizer)
         self._joiner = OutputJoiner()
         self._ids = count()

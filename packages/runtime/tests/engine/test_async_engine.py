@@ -185,14 +185,46 @@ def test_refusals_name_the_reason_and_the_id_can_be_used_again():
     run(scenario, max_num_waiting=3, max_num_seqs=1)
 
 
-def test_a_duplicate_id_is_refused_and_the_first_holder_unharmed():
+def test_c31_submissions_of_one_id_are_served_side_by_side():
     async def scenario(engine, model):
         model.open.clear()
         first = await engine.submit([PROMPT], greedy(), request_id="r")
-        with pytest.raises(InvalidParameter, match="'r' is already in use"):
-            await engine.submit([PROMPT], greedy(), request_id="r")
+        second = asyncio.create_task(engine.submit([PROMPT], greedy(max_tokens=3), request_id="r"))
+        await asyncio.sleep(0)
         model.open.set()
         assert await read(first) == ({0: TEXT}, {0: "length"})
+        assert await read(await second) == ({0: TEXT[:3]}, {0: "length"})
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("run_ahead", [False, True])
+def test_an_id_can_be_used_again_while_the_engine_still_computes_for_it(run_ahead):
+    async def scenario(engine, model):
+        for _ in range(4):
+            closed = await engine.submit([PROMPT], greedy(), request_id="r")
+            await anext(aiter(closed))
+            await closed.aclose()
+            again = await engine.submit([PROMPT], greedy(max_tokens=5), request_id="r")
+            assert await read(again) == ({0: TEXT[:5]}, {0: "length"})
+        await until_at_rest(engine)
+
+    run(scenario, run_ahead=run_ahead)
+
+
+def test_a_loop_that_is_held_up_is_woken_once():
+    async def scenario(engine, model):
+        submission = await engine.submit([PROMPT], greedy(), request_id="r")
+        calls = []
+        loop = asyncio.get_running_loop()
+        call_soon = loop.call_soon_threadsafe
+        loop.call_soon_threadsafe = lambda *args: (calls.append(args), call_soon(*args))
+        deadline = loop.time() + 10
+        while engine._connection._core.has_work:  # the loop itself does nothing meanwhile
+            assert loop.time() < deadline
+        loop.call_soon_threadsafe = call_soon
+        assert len(calls) <= 1
+        assert await read(submission) == ({0: TEXT}, {0: "length"})
 
     run(scenario)
 

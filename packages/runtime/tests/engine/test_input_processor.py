@@ -28,7 +28,7 @@ def model_config(vocab_size=VOCAB_SIZE):
 
 @pytest.fixture
 def processor(byte_tokenizer):
-    return InputProcessor(byte_tokenizer, model_config(), CONTEXT, kv_capacity_tokens=1024)
+    return InputProcessor(byte_tokenizer, model_config(), CONTEXT)
 
 
 def max_tokens_of(processor, num_prompt_tokens, default_max_tokens=None, **params):
@@ -50,7 +50,7 @@ class TestEncodeChat:
         tokenizer = Tokenizer(
             byte_tokenizer.backend, chat_template="<|im_start|>{{ messages[0].content }}<|im_end|>"
         )
-        return InputProcessor(tokenizer, model_config(), CONTEXT, kv_capacity_tokens=1024)
+        return InputProcessor(tokenizer, model_config(), CONTEXT)
 
     def test_a_conversation_becomes_the_ids_of_its_text(self, processor, byte_tokenizer):
         ids = processor.encode_chat([{"role": "user", "content": "hi"}])
@@ -95,7 +95,7 @@ class TestEncode:
 
     def test_an_empty_text_becomes_bos_or_is_refused(self, processor, byte_tokenizer, make_byte_tokenizer):
         assert processor.encode("") == (byte_tokenizer.bos_token_id,)
-        without_bos = InputProcessor(make_byte_tokenizer(has_bos=False), model_config(), CONTEXT, 1024)
+        without_bos = InputProcessor(make_byte_tokenizer(has_bos=False), model_config(), CONTEXT)
         assert refusal_of(without_bos.encode, "")[0] == "prompt"
         assert refusal_of(without_bos.make_requests, "r", [[]], SamplingParams())[0] == "prompt"
 
@@ -129,18 +129,6 @@ class TestMaxTokens:
         assert param == "prompt"
         assert f"({num_prompt_tokens} tokens)" in message
         assert "64 tokens" in message
-
-    def test_the_last_token_needs_no_place_in_the_pool(self, byte_tokenizer):
-        pool_of_8 = InputProcessor(byte_tokenizer, model_config(), CONTEXT, kv_capacity_tokens=8)
-        assert max_tokens_of(pool_of_8, 8, max_tokens=1) == 1
-        assert max_tokens_of(pool_of_8, 7, max_tokens=2) == 2
-        assert max_tokens_of(pool_of_8, 6, max_tokens=None) == 3
-        assert refusal_of(max_tokens_of, pool_of_8, 9, max_tokens=1)[0] == "max_tokens"
-        param, message = refusal_of(max_tokens_of, pool_of_8, 8, max_tokens=4)
-        assert param == "max_tokens"
-        assert "pool of 8 tokens" in message
-        assert "(8 tokens)" in message
-        assert "(4)" in message
 
     def test_min_tokens_must_fit_what_was_resolved(self, processor):
         assert max_tokens_of(processor, 60, max_tokens=None, min_tokens=4) == 4

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from minivllm_runtime.config import EngineConfig
@@ -54,13 +56,13 @@ class AsyncEngine:
         self.max_model_len = engine.max_model_len
         self.error: str | None = None
         self._stats = engine.stats()
-        self._input = InputProcessor(
-            engine.tokenizer, engine.model_config, engine.max_model_len, engine.num_blocks * engine.block_size
-        )
+        self._input = InputProcessor(engine.tokenizer, engine.model_config, engine.max_model_len)
         self._output = OutputProcessor(engine.tokenizer)
         self._connection = engine.connect()
         self._is_started = False
         self._encoders = ThreadPoolExecutor(_ENCODER_THREADS, thread_name_prefix="minivllm-encoder")
+        self._client_id = secrets.token_hex(8)  # an engine may have other clients
+        self._numbers = count()
         self._submissions: dict[str, Submission] = {}
         self._answers: dict[str, asyncio.Future[Accepted | Refused]] = {}
         self._queue_time_observers: list[Callable[[float], object]] = []
@@ -140,8 +142,7 @@ class AsyncEngine:
         Args:
             prompts: Token ids of each prompt.
             params: How to generate; the same for all prompts.
-            request_id: Unique among open submissions, and not that of one closed a moment ago: what the engine
-                still computes for it would reach the new one.
+            request_id: Appears in the names of the requests; several submissions may have the same.
             default_max_tokens: Taken where `params.max_tokens` is None, cut to what there is room for.
             tenant: Whose submission it is; the fair policy shares between tenants.
 
@@ -152,17 +153,19 @@ class AsyncEngine:
         """
         if not self.is_alive:
             raise EngineDead(self.error or "the engine is not started")
+        # Never used again: the engine may still compute for a submission that was closed a moment ago.
+        name = f"{request_id}-{self._client_id}-{next(self._numbers)}"
         requests = self._input.make_requests(
-            request_id, prompts, params, default_max_tokens=default_max_tokens, tenant=tenant
+            name, prompts, params, default_max_tokens=default_max_tokens, tenant=tenant
         )
-        self._output.register(request_id, requests, params)
+        self._output.register(name, requests, params)
         num_prompt_tokens = sum(len(request.prompt_token_ids) for request in requests[:: params.n])
-        submission = Submission(num_prompt_tokens, lambda: self._abort(request_id))
-        self._submissions[request_id] = submission
+        submission = Submission(num_prompt_tokens, lambda: self._abort(name))
+        self._submissions[name] = submission
         try:
-            await self._offer(request_id, requests)
+            await self._offer(name, requests)
         except BaseException:
-            self._abort(request_id)
+            self._abort(name)
             raise
         return submission
 
@@ -188,23 +191,23 @@ class AsyncEngine:
             raise EngineDead(self.error)
         return await asyncio.get_running_loop().run_in_executor(self._encoders, encode)
 
-    async def _offer(self, request_id: str, requests: tuple[EngineRequest, ...]) -> None:
+    async def _offer(self, name: str, requests: tuple[EngineRequest, ...]) -> None:
         """Send the requests to the engine and wait until it took or refused them."""
         answer = asyncio.get_running_loop().create_future()
-        self._answers[request_id] = answer
+        self._answers[name] = answer
         try:
-            self._connection.send(AddRequests(request_id, requests))
+            self._connection.send(AddRequests(name, requests))
             match await answer:
                 case Refused(message=message, queue_full=True):
                     raise QueueFull(message)
                 case Refused(message=message, param=param):
                     raise InvalidParameter(param, message)
         finally:
-            del self._answers[request_id]
+            del self._answers[name]
 
-    def _abort(self, request_id: str) -> None:
-        self._submissions.pop(request_id, None)
-        self._abort_requests(self._output.abort(request_id))
+    def _abort(self, name: str) -> None:
+        self._submissions.pop(name, None)
+        self._abort_requests(self._output.abort(name))
 
     def _abort_requests(self, request_ids: Sequence[str]) -> None:
         for request_id in request_ids:

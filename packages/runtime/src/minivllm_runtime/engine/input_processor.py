@@ -21,22 +21,13 @@ class InputProcessor:
     Args:
         tokenizer: Encodes prompts; names end-of-sequence and special tokens.
         model_config: Its `vocab_size`, the rows of the embedding, bounds every id.
-        max_model_len: Most tokens of one request, prompt and output together.
-        kv_capacity_tokens: Tokens the whole KV pool holds.
+        max_model_len: Most tokens of one request, prompt and output together, as far as context and KV pool allow.
     """
 
-    def __init__(
-        self, tokenizer: Tokenizer, model_config: ModelConfig, max_model_len: int, kv_capacity_tokens: int
-    ) -> None:
+    def __init__(self, tokenizer: Tokenizer, model_config: ModelConfig, max_model_len: int) -> None:
         self._tokenizer = tokenizer
         self._vocab_size = model_config.vocab_size
         self._max_model_len = max_model_len
-        # The last token of a request is never fed back, so it needs no place in the pool.
-        self._most_tokens = min(max_model_len, kv_capacity_tokens + 1)
-        if self._most_tokens == max_model_len:
-            self._limit = f"the context of {max_model_len} tokens"
-        else:
-            self._limit = f"the KV pool of {kv_capacity_tokens} tokens"
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Encode a prompt as the model's tokenizer does, special tokens included.
@@ -195,19 +186,20 @@ class InputProcessor:
         self, num_prompt_tokens: int, params: SamplingParams, default_max_tokens: int | None
     ) -> int:
         """The number of tokens to generate; prompt and output are then known to fit."""
-        room = self._most_tokens - num_prompt_tokens
+        room = self._max_model_len - num_prompt_tokens
         if params.max_tokens is not None:
             if params.max_tokens > room:
                 raise InvalidParameter(
                     "max_tokens",
                     f"the prompt ({num_prompt_tokens} tokens) and max_tokens ({params.max_tokens}) "
-                    f"exceed {self._limit}",
+                    f"exceed the context of {self._max_model_len} tokens",
                 )
             return params.max_tokens
         if room < 1:
             raise InvalidParameter(
                 "prompt",
-                f"the prompt ({num_prompt_tokens} tokens) leaves no room to generate in {self._limit}",
+                f"the prompt ({num_prompt_tokens} tokens) leaves no room to generate "
+                f"in the context of {self._max_model_len} tokens",
             )
         max_tokens = room if default_max_tokens is None else min(default_max_tokens, room)
         if params.min_tokens > max_tokens:

@@ -6,6 +6,7 @@ from minivllm_runtime.engine.connection import OnDeath, OnOutput
 from minivllm_runtime.engine.engine_core import EngineCore
 from minivllm_runtime.engine.engine_thread import EngineThread
 from minivllm_runtime.engine.messages import Command, StepOutput
+from minivllm_runtime.engine.output_mailbox import OutputMailbox
 
 
 class ThreadConnection:
@@ -18,9 +19,11 @@ class ThreadConnection:
     async def start(self, on_output: OnOutput, on_death: OnDeath) -> None:
         """Start the thread."""
         loop = asyncio.get_running_loop()
+        mailbox = OutputMailbox()
 
         def output_from_thread(output: StepOutput) -> None:
-            loop.call_soon_threadsafe(on_output, output)
+            if mailbox.put(output):
+                loop.call_soon_threadsafe(lambda: on_output(mailbox.take()))
 
         def death_from_thread(reason: str) -> None:
             loop.call_soon_threadsafe(on_death, reason)
