@@ -59,7 +59,7 @@ def test_names_of_groups_are_not_numbers(tmp_path):
         (b",5,2,,", "arrival_time_s", "None"),
         (b"nan,5,2,,", "arrival_time_s", "nan"),
         (b"1e999,5,2,,", "arrival_time_s", "inf"),
-        (b"1,-5,2,,", "prompt_tokens", "-5.0"),
+        (b"1,-5,2,,", "prompt_tokens", "-5"),
         (b"1,5.5,2,,", "prompt_tokens", "5.5"),
         (b"1,0,2,,", "prompt_tokens", "0"),
         (b"1,5,99999999,,", "output_tokens", "99999999"),

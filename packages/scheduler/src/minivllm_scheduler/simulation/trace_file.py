@@ -97,7 +97,8 @@ def _parse_cell(field: str, cell: str) -> object:
     if field == "prefix_group":
         return cell or None
     number = cell.strip()
-    if number.isascii() and number.isdigit() and len(number) <= MAX_DIGITS:
+    digits = number.removeprefix("-")
+    if digits.isascii() and digits.isdigit() and len(digits) <= MAX_DIGITS:
         return int(number)
     try:
         return float(number)
