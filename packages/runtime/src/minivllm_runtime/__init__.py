@@ -14,7 +14,7 @@ from minivllm_runtime.errors import (
     QueueFull,
     RequestFailed,
 )
-from minivllm_runtime.outputs import CompletionOutput, RequestOutput
+from minivllm_runtime.outputs import CompletionOutput, RequestOutput, TokenLogprob, TopLogprob
 from minivllm_runtime.sampling_params import SamplingParams
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ __all__ = [
     "RequestFailed",
     "RequestOutput",
     "SamplingParams",
+    "TokenLogprob",
+    "TopLogprob",
 ]
 
 
