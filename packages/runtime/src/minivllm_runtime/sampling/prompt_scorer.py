@@ -58,6 +58,11 @@ class PromptScorer:
         """Forget a request that ended."""
         self._prompts.pop(request_id, None)
 
+    @property
+    def has_prompts(self) -> bool:
+        """Whether any prompt is scored, or its scores have not been taken."""
+        return bool(self._prompts)
+
     def has_work(self, rows: Sequence[ScheduledRequest]) -> bool:
         """Whether a row of the step computes prompt tokens that are to be scored."""
         return bool(self._prompts) and any(self._unscored(row) is not None for row in rows)

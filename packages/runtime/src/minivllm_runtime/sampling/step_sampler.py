@@ -57,18 +57,21 @@ class StepSampler:
         self._num_ids = num_ids
         self._requests: dict[str, RequestSampling] = {}
         self._grammars: dict[str, GrammarState] = {}
+        self._not_plain: set[str] = set()
 
     def add_request(self, request: EngineRequest, grammar: GrammarState | None = None) -> None:
         """Prepare for a request that may be scheduled from now on; it never runs ahead if it has a grammar."""
         if grammar is not None:
             self._grammars[request.request_id] = grammar
-        self._requests[request.request_id] = RequestSampling.prepare(
-            request, self._num_ids, self._states.token_ids.device
-        )
+        prepared = RequestSampling.prepare(request, self._num_ids, self._states.token_ids.device)
+        self._requests[request.request_id] = prepared
+        if not prepared.is_plain:
+            self._not_plain.add(request.request_id)
 
     def remove_request(self, request_id: str) -> None:
         """Forget a request that ended."""
         del self._requests[request_id]
+        self._not_plain.discard(request_id)
         self._grammars.pop(request_id, None)
 
     def grammar_errors(self) -> dict[str, str]:
@@ -79,9 +82,9 @@ class StepSampler:
             if grammar.error is not None
         }
 
-    def is_plain(self, rows: Sequence[ScheduledRequest]) -> bool:
-        """Whether all that the rows want is the most probable id, `most_probable`."""
-        return all(self._requests[row.request_id].is_plain for row in rows)
+    def is_plain(self, request_ids: Sequence[str]) -> bool:
+        """Whether all that the rows of these requests want is the most probable id, `most_probable`."""
+        return self._not_plain.isdisjoint(request_ids)
 
     def most_probable(self, logits: Tensor) -> Tensor:
         """The id of the largest of the logits [S, V] in each row, the lowest of equals: [S] int64."""

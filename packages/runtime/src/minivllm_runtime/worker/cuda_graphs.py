@@ -15,7 +15,8 @@ from torch import Tensor
 from minivllm_runtime.sampling.upload import upload
 from minivllm_runtime.worker.input_batch import InputBatch
 from minivllm_runtime.worker.request_states import RequestStates
-from minivllm_scheduler import ScheduledRequest
+from minivllm_runtime.worker.staging import host_tensor
+from minivllm_runtime.worker.step_columns import StepColumns
 
 
 class DecodeOutput(NamedTuple):
@@ -77,29 +78,34 @@ class DecodeGraphs:
             self._graphs[size] = _Graph(graph, rows, output)
         self._sizes = tuple(sorted(self._graphs))
 
-    def replay(self, rows: Sequence[ScheduledRequest]) -> DecodeOutput | None:
+    def replay(self, columns: StepColumns) -> DecodeOutput | None:
         """Run a step of decode rows by the smallest graph that holds them.
 
         Returns:
             The output, cut to the rows; None if there is no graph of that size, or a row is not of one token.
         """
-        num_rows = len(rows)
+        num_rows = len(columns.request_ids)
         index = bisect_left(self._sizes, num_rows)
-        if index == len(self._sizes) or any(row.num_tokens != 1 for row in rows):
+        if index == len(self._sizes) or not columns.are_decodes:
             return None
         graph, device_rows, output = self._graphs[self._sizes[index]]
-        device_rows.copy_(upload(self._padded(rows, self._sizes[index]), device_rows.device))
+        device_rows.copy_(upload(self._padded(columns, self._sizes[index]), device_rows.device))
         graph.replay()
         return DecodeOutput(output.logits[:num_rows], output.sampled[:num_rows])
 
-    def _padded(self, rows: Sequence[ScheduledRequest], size: int) -> Tensor:
+    def _padded(self, columns: StepColumns, size: int) -> Tensor:
         """[3, size]: slots, positions, and slots that receive the sampled ids."""
-        padding_slot, slot = self._states.padding_slot, self._states.slot
-        slots = [slot(row.request_id) for row in rows]
-        padding = [padding_slot] * (size - len(rows))
-        targets = [taken if row.samples else padding_slot for taken, row in zip(slots, rows, strict=True)]
-        positions = [row.start for row in rows] + [0] * len(padding)
-        return torch.tensor([slots + padding, positions, targets + padding])
+        padding_slot = self._states.padding_slot
+        num_padding = size - len(columns.request_ids)
+        slots = self._states.slots(columns.request_ids) + [padding_slot] * num_padding
+        positions = [*columns.starts, *[0] * num_padding]
+        targets = slots
+        if not all(columns.samples):
+            sampling = (*columns.samples, *[False] * num_padding)
+            targets = [
+                slot if samples else padding_slot for slot, samples in zip(slots, sampling, strict=True)
+            ]
+        return host_tensor((slots, positions, targets))
 
     def _run(self, rows: Tensor, query_start_loc: Tensor) -> DecodeOutput:
         return self._step(InputBatch.decode(rows, query_start_loc, self._states, self._block_size))

@@ -9,6 +9,7 @@ from torch import Tensor
 from minivllm_runtime.attention.step_attention import BatchLayout
 from minivllm_runtime.sampling.upload import upload
 from minivllm_runtime.worker.request_states import RequestStates
+from minivllm_runtime.worker.staging import host_tensor
 from minivllm_scheduler import ScheduledRequest
 
 
@@ -37,7 +38,7 @@ class InputBatch:
         device = states.token_ids.device
         query_lens = [row.num_tokens for row in rows]
         context_lens = [row.start + row.num_tokens for row in rows]
-        host = torch.tensor([[states.slot(row.request_id) for row in rows], query_lens, context_lens])
+        host = host_tensor((states.slots([row.request_id for row in rows]), query_lens, context_lens))
         slots, lens, contexts = upload(host, device).unbind(0)
 
         ends = lens.cumsum(0)
@@ -49,9 +50,7 @@ class InputBatch:
         blocks = states.block_tables[token_slots, positions // block_size].long()
 
         # Indices, not a mask: how many there are must be known without asking the device.
-        sampling = upload(
-            torch.tensor([index for index, row in enumerate(rows) if row.samples], dtype=torch.int64), device
-        )
+        sampling = upload(host_tensor([index for index, row in enumerate(rows) if row.samples]), device)
         return cls(
             input_ids=states.token_ids[token_slots, positions],
             positions=positions,

@@ -18,6 +18,7 @@ from minivllm_runtime.worker.input_batch import InputBatch
 from minivllm_runtime.worker.kv_cache import KVCacheTensors
 from minivllm_runtime.worker.request_states import RequestStates
 from minivllm_runtime.worker.staging import HostCopy
+from minivllm_runtime.worker.step_columns import StepColumns
 from minivllm_scheduler import ScheduledRequest, SchedulerOutput, StepResult
 
 _PROBE = "probe"
@@ -103,10 +104,11 @@ class ModelRunner:
     @torch.inference_mode()
     def launch(self, output: SchedulerOutput) -> None:
         """Start a step. Sampled ids stay on the device, where the next step finds them."""
-        self._apply_changes(output)
         rows = output.rows
+        columns = StepColumns.of(rows)
+        self._apply_changes(output, columns)
         scores_prompts = self._prompt_scorer.has_work(rows)
-        decoded = None if scores_prompts else self._graphs.replay(rows)
+        decoded = None if scores_prompts else self._graphs.replay(columns)
         prompt_scores: tuple[PromptScores, ...] = ()
         if decoded is None:
             batch = InputBatch.build(rows, self._states, self._block_size)
@@ -115,7 +117,7 @@ class ModelRunner:
                 prompt_scores = self._prompt_scorer.score(rows, hidden)
             sampled = self._sample(batch, hidden, rows)
         else:
-            sampled = self._sample_decoded(rows, decoded)
+            sampled = self._sample_decoded(rows, columns, decoded)
         self._in_flight.append(
             _InFlight(output.step_id, HostCopy(sampled.ids), sampled.scores, sampled.grammars, prompt_scores)
         )
@@ -133,6 +135,11 @@ class ModelRunner:
     def grammar_errors(self) -> dict[str, str]:
         """See StepSampler.grammar_errors."""
         return self._sampler.grammar_errors()
+
+    @property
+    def has_logprobs(self) -> bool:
+        """Whether any log-probability may be waiting to be fetched."""
+        return bool(self.logprobs) or self._prompt_scorer.has_prompts
 
     def take_prompt_logprobs(self, request_id: str) -> tuple[TokenLogprobs, ...] | None:
         """See PromptScorer.take."""
@@ -157,7 +164,7 @@ class ModelRunner:
         batch = InputBatch.build([row], probe, self._block_size)
         return self._logits(batch, self._hidden(batch))
 
-    def _apply_changes(self, output: SchedulerOutput) -> None:
+    def _apply_changes(self, output: SchedulerOutput, columns: StepColumns) -> None:
         states = self._states
         for request_id in output.released:
             states.release(request_id)
@@ -167,10 +174,11 @@ class ModelRunner:
                 admitted.request_id, admitted.token_ids, admitted.num_prompt_tokens, admitted.block_ids
             )
             new_blocks.extend(admitted.block_ids[admitted.num_cached_tokens // self._block_size :])
-        for row in output.rows:
-            if row.new_block_ids:
-                states.append_blocks(row.request_id, row.new_block_ids)
-                new_blocks.extend(row.new_block_ids)
+        if any(columns.new_block_ids):
+            for request_id, block_ids in zip(columns.request_ids, columns.new_block_ids, strict=True):
+                if block_ids:
+                    states.append_blocks(request_id, block_ids)
+                    new_blocks.extend(block_ids)
         states.flush()
         if new_blocks and self._backend.reads_unwritten_slots:
             self._kv_cache.clear(new_blocks)
@@ -205,15 +213,17 @@ class ModelRunner:
         )
         return DecodeOutput(logits, sampled)
 
-    def _sample_decoded(self, rows: Sequence[ScheduledRequest], output: DecodeOutput) -> Sampled:
+    def _sample_decoded(
+        self, rows: Sequence[ScheduledRequest], columns: StepColumns, output: DecodeOutput
+    ) -> Sampled:
         """What rows of a replayed graph sample. Where that is not the most probable id, replace it."""
-        indices = [index for index, row in enumerate(rows) if row.samples]
         logits, ids = output
-        if len(indices) < len(rows):
+        if not all(columns.samples):
+            indices = [index for index, samples in enumerate(columns.samples) if samples]
             chosen = upload(torch.tensor(indices, dtype=torch.int64), ids.device)
             rows = [rows[index] for index in indices]
             logits, ids = logits[chosen], ids[chosen]
-        if self._sampler.is_plain(rows):
+        if self._sampler.is_plain(columns.request_ids):
             return Sampled(ids, None)
         sampled = self._sampler.sample(logits, rows)
         places = torch.tensor([[self._states.slot(row.request_id), row.start + 1] for row in rows])

@@ -69,6 +69,10 @@ class RequestStates:
         """Row of the request in the tensors."""
         return self._slots[request_id]
 
+    def slots(self, request_ids: Sequence[str]) -> list[int]:
+        """Rows of several requests in the tensors."""
+        return [*map(self._slots.__getitem__, request_ids)]
+
     def num_prompt_tokens(self, request_id: str) -> int:
         """Ids of the request that were given, not generated."""
         return self._num_prompt_tokens[request_id]

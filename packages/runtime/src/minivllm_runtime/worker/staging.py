@@ -8,10 +8,16 @@ written into another buffer.
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from minivllm_runtime.sampling.upload import upload
+
+
+def host_tensor(numbers: Sequence[Any]) -> Tensor:
+    """An int64 tensor of nested sequences of numbers, made several times faster than by `torch.tensor`."""
+    return torch.from_numpy(np.array(numbers, dtype=np.int64))
 
 
 class TableWrites:
@@ -36,7 +42,7 @@ class TableWrites:
     def flush(self) -> None:
         """Send what was added since the last time. No entry may have been added twice."""
         if self._places:
-            sent = upload(torch.tensor((self._places, self._values)), self._entries.device)
+            sent = upload(host_tensor((self._places, self._values)), self._entries.device)
             self._entries.scatter_(0, sent[0], sent[1].to(self._entries.dtype))
             self._places, self._values = [], []
 
