@@ -109,7 +109,7 @@ def truth(chosen: TruthOptions) -> None:
     figures = comparison.compare(live, simulate(simulated, calibrated.cost, workload))
     Console().print(comparison.to_table(figures))
     if chosen.json_file is not None:
-        settings = {name: str(value) for name, value in dataclasses.asdict(chosen).items()}
+        settings = dataclasses.asdict(chosen) | {"cost": str(chosen.cost), "json_file": str(chosen.json_file)}
         chosen.json_file.write_text(comparison.to_json(figures, settings, machine), encoding="utf-8")
 
 
