@@ -18,6 +18,7 @@ from transformers import (
 from minivllm_runtime.sampling.philox import uniforms
 from minivllm_runtime.sampling.sampler import sample
 
+from ..reference.sync_debug import waiting_is_an_error
 from .rows import batch_of, request
 
 
@@ -231,13 +232,11 @@ def test_rows_of_not_a_number_stay_inside_the_vocabulary_and_alone():
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @given(st.lists(st.tuples(logit_rows, rows, outputs), min_size=1, max_size=5))
-def test_a_cuda_device_draws_the_same_and_is_never_waited_for(batch):
-    logits, requests, generated = (list(column) for column in zip(*batch, strict=True))
+def test_a_cuda_device_draws_the_same_and_is_never_waited_for(rows):
+    logits, requests, generated = (list(column) for column in zip(*rows, strict=True))
     device = torch.device("cuda")
     on_device = torch.tensor(logits, device=device)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        drawn = sample(on_device, batch_of(requests, generated, VOCAB_SIZE, device))
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
+    batch = batch_of(requests, generated, VOCAB_SIZE, device)
+    with waiting_is_an_error():
+        drawn = sample(on_device, batch)
     assert drawn.tolist() == draw(logits, requests, generated)

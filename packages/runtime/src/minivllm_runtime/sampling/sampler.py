@@ -37,7 +37,8 @@ def _adjust(logits: Tensor, batch: SamplingBatch) -> Tensor:
         rows, ids, values = batch.bias
         logits[rows, ids] += values
     if batch.banned is not None:
-        logits[batch.banned] = float("-inf")
+        # A value made on the device: one of the host's would be copied there, and waited for.
+        logits.index_put_(batch.banned, logits.new_full((), float("-inf")))
     if batch.allowed is not None:
         forbid_others(logits, *batch.allowed)
     return logits
