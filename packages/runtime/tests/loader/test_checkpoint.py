@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -79,4 +80,11 @@ def test_a_file_of_another_kind_is_refused(tmp_path):
     path = Path(tmp_path / "model.bin")
     path.write_bytes(b"x" * 100)
     with pytest.raises(ModelLoadError, match="not a GGUF file"):
+        open_checkpoint(str(path))
+
+
+def test_a_pipe_is_refused_unread(tmp_path):
+    path = tmp_path / "model.gguf"
+    os.mkfifo(path)
+    with pytest.raises(ModelLoadError, match="neither a file nor a folder"):
         open_checkpoint(str(path))

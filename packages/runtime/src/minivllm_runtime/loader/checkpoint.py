@@ -55,11 +55,13 @@ def open_checkpoint(model: str) -> Checkpoint:
         return GGUFCheckpoint(_bundled_file())
     try:
         path = Path(model).expanduser()
-        is_folder, is_file = path.is_dir(), path.is_file()
+        is_folder, is_file, exists = path.is_dir(), path.is_file(), path.exists()
     except (OSError, RuntimeError) as error:  # too long, not ours to look at, the home of nobody
         raise ModelLoadError(f"no such file or folder: {model} ({error})") from error
     if is_folder:
         return SafetensorsCheckpoint(path)
+    if exists and not is_file:
+        raise ModelLoadError(f"{model} is neither a file nor a folder")
     if is_file or path.suffix == ".gguf":
         return GGUFCheckpoint(path)
     return SafetensorsCheckpoint(download(model))

@@ -1,0 +1,41 @@
+"""What a machine has to compute with."""
+
+import os
+import platform
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFacts:
+    """One device.
+
+    Attributes:
+        kind: "cpu" or "cuda:0" and so on.
+        name: What its maker calls it.
+        total_bytes: Its memory.
+        free_bytes: Of that, what nobody uses now.
+    """
+
+    kind: str
+    name: str
+    total_bytes: int
+    free_bytes: int
+
+
+def read_devices() -> tuple[DeviceFacts, ...]:
+    """The CPU, then every CUDA device that the tensor library can use."""
+    return (_read_cpu(), *(_read_cuda(index) for index in range(torch.cuda.device_count())))
+
+
+def _read_cpu() -> DeviceFacts:
+    page_bytes = os.sysconf("SC_PAGE_SIZE")
+    name = f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads"
+    total, free = (os.sysconf(pages) * page_bytes for pages in ("SC_PHYS_PAGES", "SC_AVPHYS_PAGES"))
+    return DeviceFacts("cpu", name, total, free)
+
+
+def _read_cuda(index: int) -> DeviceFacts:
+    free, total = torch.cuda.mem_get_info(index)
+    return DeviceFacts(f"cuda:{index}", torch.cuda.get_device_name(index), total, free)
