@@ -31,7 +31,8 @@ class GrammarCompiler:
     def __init__(self, tokenizer: Tokenizer, num_ids: int) -> None:
         self._tokenizer = tokenizer
         self._num_ids = num_ids
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # held for moments only: the engine asks between two steps
+        self._backend_lock = threading.Lock()
         self._backend: xgrammar.GrammarCompiler | None = None
         self._compiled: OrderedDict[str, xgrammar.CompiledGrammar] = OrderedDict()
 
@@ -69,7 +70,7 @@ class GrammarCompiler:
         return sum(grammar.memory_size_bytes for grammar in self._compiled.values())
 
     def _get_backend(self) -> xgrammar.GrammarCompiler:
-        with self._lock:
+        with self._backend_lock:
             if self._backend is None:
                 self._backend = self._make_backend()
             return self._backend
