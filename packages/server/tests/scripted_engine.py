@@ -55,7 +55,7 @@ class ScriptedModel:
         return logits
 
 
-def byte_tokenizer() -> Tokenizer:
+def byte_tokenizer(chat_template: str | None = None) -> Tokenizer:
     """Ids 0-255 are the bytes, then <|im_end|>, which ends a sequence, and <|im_start|>, which begins one."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = iter(range(256, 512))
@@ -64,11 +64,20 @@ def byte_tokenizer() -> Tokenizer:
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     backend.decoder = decoders.ByteLevel()
     backend.add_special_tokens([AddedToken(text, special=True) for text in ("<|im_end|>", "<|im_start|>")])
-    return Tokenizer(backend, special_tokens={"eos_token": "<|im_end|>", "bos_token": "<|im_start|>"})
+    return Tokenizer(
+        backend,
+        special_tokens={"eos_token": "<|im_end|>", "bos_token": "<|im_start|>"},
+        chat_template=chat_template,
+    )
 
 
 def scripted_engine(
-    script: str | Sequence[int], *, prompt_len: int = 1, context: int = 64, **config
+    script: str | Sequence[int],
+    *,
+    prompt_len: int = 1,
+    context: int = 64,
+    chat_template: str | None = None,
+    **config,
 ) -> tuple[AsyncEngine, ScriptedModel]:
     """An engine of `script` (a text stands for its bytes), and its model."""
     ids = list(script.encode()) if isinstance(script, str) else list(script)
@@ -90,7 +99,7 @@ def scripted_engine(
     built = assemble_engine(
         EngineConfig(**settings),
         model,
-        byte_tokenizer(),
+        byte_tokenizer(chat_template),
         model_config,
         dtype=torch.float32,
         device=torch.device("cpu"),

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from importlib.metadata import version
+from pathlib import Path
 
 import httpx
 import pytest
@@ -136,6 +137,119 @@ def test_serve_prints_its_url_serves_and_stops_with_success():
         assert process.returncode == 0
         (line,) = errors.splitlines()
         assert "path=/v1/completions status=200" in line
+    finally:
+        watchdog.cancel()
+        process.kill()
+        process.wait()
+
+
+def test_output_to_a_full_disk_is_one_line():
+    for arguments in (("--version",), ("--help",), ("doctor",)):
+        with open("/dev/full", "w") as full:  # noqa: PTH123
+            result = subprocess.run(
+                command(*arguments),
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=ENVIRONMENT,
+                check=False,
+            )
+        assert result.returncode == 1
+        assert result.stderr == "minivllm: error: cannot write the output: No space left on device\n"
+
+
+@needs_smollm2
+def test_a_text_to_a_full_disk_is_one_line():
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        result = subprocess.run(
+            command("generate", "hi", "--max-tokens", "3", *SMALL),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=ENVIRONMENT,
+            check=False,
+        )
+    assert result.returncode == 1
+    assert result.stderr == "minivllm: error: cannot write the output: No space left on device\n"
+
+
+def test_a_pipe_as_model_is_one_line(tmp_path):
+    path = tmp_path / "model.gguf"
+    os.mkfifo(path)
+    expect_one_line(run("generate", "hi", "--model", str(path)), "neither a file nor a folder")
+
+
+@needs_smollm2
+def test_ctrl_c_while_loading_is_one_line():
+    process = subprocess.Popen(
+        command("serve", "--port", "0", *SMALL),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    )
+    tasks = Path(f"/proc/{process.pid}/task")
+    while len(list(tasks.iterdir())) == 1:  # a second thread imports while the first one loads
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert (output, errors, process.returncode) == ("", "minivllm: error: interrupted\n", 130)
+
+
+@needs_smollm2
+def test_chat_answers_lines_until_the_input_ends():
+    result = subprocess.run(
+        command("chat", "--max-tokens", "3", "--temperature", "0", "--max-model-len", "128", *SMALL),
+        input="Say hello.\n/clear\n\n" + "too long " * 200 + "\nSay hello.\n/exit\nnever read\n",
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=ENVIRONMENT,
+        check=False,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    first, refusal, second = result.stdout.splitlines()
+    assert first == second
+    assert first
+    assert "128" in refusal
+
+
+def test_doctor_says_what_is_wrong():
+    result = run("doctor", "--model", "no/such/folder.gguf")
+    assert result.returncode == 1
+    assert result.stderr == ""
+    (bad,) = (line for line in result.stdout.splitlines() if line.startswith("!"))
+    assert "no/such/folder.gguf" in bad
+
+
+@needs_smollm2
+def test_a_server_goes_on_when_its_lines_cannot_be_written():
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        process = subprocess.Popen(
+            command("serve", "--port", str(port), *SMALL), stdout=full, stderr=full, env=ENVIRONMENT
+        )
+    watchdog = threading.Timer(120, process.kill)
+    watchdog.start()
+    try:
+        url = f"http://127.0.0.1:{port}"
+        answer = None
+        while answer is None:
+            assert process.poll() is None
+            try:
+                answer = httpx.post(
+                    f"{url}/v1/completions",
+                    json={"prompt": "hi", "max_tokens": 2},
+                    trust_env=False,
+                    timeout=60,
+                )
+            except httpx.ConnectError:
+                continue
+        assert answer.status_code == 200
+        assert httpx.post(f"{url}/v1/completions", content=b"{", trust_env=False).status_code == 400
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
     finally:
         watchdog.cancel()
         process.kill()

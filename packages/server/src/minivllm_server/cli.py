@@ -1,11 +1,12 @@
 """The `minivllm` command."""
 
 import asyncio
+import errno
 import socket
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from importlib import import_module
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -23,11 +24,14 @@ from minivllm_server.logs import configure_logging
 from minivllm_server.optional_tracing import optional_tracing
 from minivllm_server.options import OptionValue, given, with_options_of
 from minivllm_server.settings import ENV_PREFIX, EngineSettings, ServerSettings
+from minivllm_server.terminal import OutputFailed, announce, discard_output, write
 from minivllm_server.version import server_version
 from minivllm_server.violations import describe_violation
 
 USAGE_ERROR = 2
 FAILURE = 1
+INTERRUPTED = 130
+"""What shells give a program that Ctrl-C ended: 128 and the number of the signal."""
 
 app = typer.Typer(
     help="minivllm: an LLM inference engine.",
@@ -40,8 +44,16 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Runs the command line."""
-    app()
+    """Runs the command line; its end is never a traceback because the output is full or closed."""
+    try:
+        app()
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EPIPE, errno.EIO}:
+            raise
+        # From the command line library's own help and messages.
+        discard_output()
+        _complain(f"cannot write the output: {error.strerror}")
+        sys.exit(FAILURE)
 
 
 @app.callback(invoke_without_command=True)
@@ -50,7 +62,8 @@ def show_version(
 ) -> None:
     """Handles options that are no command."""
     if version:
-        print(f"minivllm {server_version()}")
+        with _one_line_errors():
+            write(f"minivllm {server_version()}\n")
         raise typer.Exit
 
 
@@ -71,14 +84,14 @@ def serve(**options: OptionValue) -> None:
             engine = load_engine(engine_config, Console(stderr=True))
             from minivllm_server.server import serve_engine
 
-            print(describe_engine(engine), flush=True)
+            announce(describe_engine(engine))
             asyncio.run(
                 serve_engine(
                     engine,
                     listener,
                     settings,
-                    on_ready=lambda _server: print(
-                        f"minivllm is ready at {url_of(listener)} (Ctrl-C stops it)", flush=True
+                    on_ready=lambda _server: announce(
+                        f"minivllm is ready at {url_of(listener)} (Ctrl-C stops it)"
                     ),
                     trace=trace,
                 )
@@ -91,15 +104,14 @@ def _serve_in_processes(settings: ServerSettings, listener: socket.socket) -> No
 
     engine = load_engine_process(settings.engine_config(), Console(stderr=True))
     with closing(engine), TemporaryDirectory(prefix="minivllm-metrics-") as metrics_folder:
-        print(describe_engine(AsyncEngine(engine)), flush=True)
+        announce(describe_engine(AsyncEngine(engine)))
         assignment = Assignment(
             settings.model_dump(mode="json"), engine.address, listener.fileno(), metrics_folder
         )
         ApiProcesses(assignment, settings.api_processes).serve(
-            on_ready=lambda: print(
+            on_ready=lambda: announce(
                 f"minivllm is ready at {url_of(listener)} with {settings.api_processes} HTTP processes "
-                "(Ctrl-C stops it)",
-                flush=True,
+                "(Ctrl-C stops it)"
             )
         )
 
@@ -124,21 +136,58 @@ def generate(
         engine = load_engine(settings.engine_config(), Console(stderr=True))
         from minivllm_server.generate import generate_text
 
-        generated = asyncio.run(generate_text(engine, prompt, params, chat=chat, write=_write))
-        print(f"\n\n{generated.num_tokens} tokens, {generated.tokens_per_s:.1f} tokens/s")
+        generated = asyncio.run(generate_text(engine, prompt, params, chat=chat, write=write))
+        write(f"\n\n{generated.num_tokens} tokens, {generated.tokens_per_s:.1f} tokens/s\n")
 
 
-def _write(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
+@app.command()
+@with_options_of(EngineSettings)
+def chat(
+    system: Annotated[str | None, typer.Option(help="What the model is told before everything else.")] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(help="Most tokens of an answer; unset: all the room.")
+    ] = None,
+    temperature: Annotated[float, typer.Option(help="0 takes the most probable token.")] = 0.7,
+    top_p: Annotated[float, typer.Option(help="Mass of the most probable tokens to draw from.")] = 0.95,
+    seed: Annotated[int | None, typer.Option(help="Equal seeds give equal answers.")] = None,
+    **options: OptionValue,
+) -> None:
+    """Talk to a model in the terminal."""
+    with _one_line_errors():
+        params = SamplingParams(max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
+        settings = EngineSettings(**given(options))  # type: ignore[arg-type]  # strings, which the settings parse
+        engine = load_engine(settings.engine_config(), Console(stderr=True))
+        from minivllm_server.chat_command import converse
+
+        converse(engine, params, system=system, write=write)
+
+
+@app.command()
+@with_options_of(EngineSettings)
+def doctor(**options: OptionValue) -> None:
+    """Show versions, devices and memory, and whether the model can be served."""
+    with _one_line_errors():
+        settings = EngineSettings(**given(options))  # type: ignore[arg-type]  # strings, which the settings parse
+        from minivllm_server.doctor import examine
+
+        is_well = True
+        for finding in examine(settings.engine_config()):
+            is_well &= finding.is_good
+            write(f"{'  ' if finding.is_good else '! '}{finding.subject:<20}{finding.text}\n")
+    if not is_well:
+        raise typer.Exit(FAILURE)
 
 
 @contextmanager
 def _web_stack_imported() -> Iterator[None]:
     """Imports the web framework in a thread while the model is loaded, most of which needs no interpreter."""
-    importer = threading.Thread(target=import_module, args=("minivllm_server.server",), daemon=True)
-    importer.start()
+    threading.Thread(target=_import_web_stack, daemon=True).start()
     yield
+
+
+def _import_web_stack() -> None:
+    with suppress(Exception):  # it fails where the process ends meanwhile; the main thread imports it again
+        import_module("minivllm_server.server")
 
 
 @contextmanager
@@ -150,11 +199,18 @@ def _one_line_errors() -> Iterator[None]:
         _fail("; ".join(describe_violation(v, v["loc"][:1]) for v in error.errors()), USAGE_ERROR)
     except InvalidParameter as error:
         _fail(str(error), USAGE_ERROR)
-    except (MinivllmError, AddressError, ApiProcessFailed) as error:
+    except (MinivllmError, AddressError, ApiProcessFailed, OutputFailed) as error:
         _fail(str(error), FAILURE)
+    except KeyboardInterrupt:
+        _fail("interrupted", INTERRUPTED)
 
 
 def _fail(message: str, exit_code: int) -> None:
-    one_line = " ".join(message.split())
-    print(f"minivllm: error: {one_line}", file=sys.stderr)
+    _complain(message)
     raise typer.Exit(exit_code)
+
+
+def _complain(message: str) -> None:
+    one_line = " ".join(message.split())
+    with suppress(OSError):
+        print(f"minivllm: error: {one_line}", file=sys.stderr, flush=True)

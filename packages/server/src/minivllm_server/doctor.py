@@ -1,0 +1,74 @@
+"""`minivllm doctor`: what this machine has, and whether the model can be served on it."""
+
+import platform
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from typing import NamedTuple
+
+from minivllm_runtime.config import EngineConfig
+from minivllm_runtime.errors import MinivllmError
+from minivllm_runtime.loader.checkpoint import open_checkpoint
+from minivllm_runtime.machine import read_devices
+
+OUR_PACKAGES = (
+    "minivllm-server",
+    "minivllm-runtime",
+    "minivllm-kernels",
+    "minivllm-scheduler",
+    "minivllm-kvcache",
+)
+LIBRARIES = ("torch", "triton", "transformers", "tokenizers", "xgrammar", "fastapi", "uvicorn")
+
+
+class Finding(NamedTuple):
+    """Something that was looked at.
+
+    Attributes:
+        subject: What it is.
+        text: How it is.
+        is_good: False if the server cannot work like this.
+    """
+
+    subject: str
+    text: str
+    is_good: bool = True
+
+
+def examine(config: EngineConfig) -> Iterator[Finding]:
+    """Looks at versions, devices and the model, one after another. Weights are not read."""
+    yield Finding("system", f"{platform.system()} {platform.release()}, Python {platform.python_version()}")
+    for package in OUR_PACKAGES:
+        yield Finding(package, version(package))
+    for library in LIBRARIES:
+        yield Finding(library, _version_of(library))
+    devices = read_devices()
+    for device in devices:
+        memory = f"{_gib(device.free_bytes)} of {_gib(device.total_bytes)} free"
+        yield Finding(device.kind, f"{device.name}, {memory}")
+    has_gpu = any(device.kind != "cpu" for device in devices)
+    if config.device == "cuda" and not has_gpu:
+        yield Finding("device", "cuda was asked for, and there is no CUDA device", is_good=False)
+    yield _examine_model(config)
+
+
+def _examine_model(config: EngineConfig) -> Finding:
+    try:
+        model = open_checkpoint(config.model).config
+    except MinivllmError as error:
+        return Finding("model", str(error), is_good=False)
+    return Finding(
+        "model",
+        f"{config.model}: {model.architecture}, {model.num_layers} layers, hidden size {model.hidden_size}, "
+        f"vocabulary {model.vocab_size}, context {model.max_position_embeddings}",
+    )
+
+
+def _version_of(library: str) -> str:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _gib(num_bytes: int) -> str:
+    return f"{num_bytes / 2**30:.1f} GiB"
