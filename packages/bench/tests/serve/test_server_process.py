@@ -2,6 +2,7 @@ import asyncio
 import os
 import shlex
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,11 @@ from minivllm_bench.serve.exchange import fetch
 from minivllm_bench.serve.server_process import ServerProcess
 
 SCRIPTED = f"{sys.executable} {Path(__file__).with_name('scripted_server.py')} {{port}}"
+
+
+@pytest.fixture(autouse=True)
+def _logs_in_tmp_path(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
 def start(command, timeout_s=30.0):
