@@ -14,9 +14,11 @@ from minivllm_runtime.device.choose_ops import choose_ops
 from minivllm_runtime.device.torch_ops import TorchOps
 from minivllm_runtime.engine.builder import assemble_engine
 from minivllm_runtime.engine.messages import AddRequests, EngineRequest
+from minivllm_runtime.llm import LLM
 from minivllm_runtime.loader.checkpoint import open_checkpoint
 from minivllm_runtime.loader.weights import load_weights
 from minivllm_runtime.models.decoder import Decoder
+from minivllm_runtime.sampling_params import SamplingParams
 from minivllm_runtime.worker.input_batch import InputBatch
 from minivllm_runtime.worker.kv_cache import KVCacheTensors
 from minivllm_runtime.worker.request_states import RequestStates
@@ -100,6 +102,27 @@ def test_greedy_float32_equals_transformers(checkpoint, decoder, prompts, expect
             ids[output.request_id] = ids.get(output.request_id, ()) + output.token_ids
     assert [ids[str(i)] for i in range(len(prompts))] == expected
     assert (core.stats().num_preemptions > 0) == (settings.get("num_blocks") == 14)
+
+
+@torch.inference_mode()
+def test_log_probabilities_equal_transformers(checkpoint, decoder, reference):
+    config = EngineConfig(num_blocks=100, block_size=4, max_num_batched_tokens=16, max_num_seqs=8)
+    built = assemble_engine(
+        config, decoder, checkpoint.load_tokenizer(), checkpoint.config, dtype=torch.float32, device=CPU
+    )
+    params = SamplingParams(max_tokens=8, seed=1, n=2, logprobs=5, prompt_logprobs=3, repetition_penalty=1.2)
+    for output in LLM.from_engine(built).generate(TEXTS, params, use_tqdm=False):
+        for choice in output.outputs:
+            ids = [*output.prompt_token_ids, *choice.token_ids]
+            expected = torch.log_softmax(reference(torch.tensor([ids])).logits[0], dim=-1)
+            scored = [*output.prompt_logprobs[1:], *choice.logprobs]
+            assert [logprob.token_id for logprob in scored] == ids[1:]
+            for logprob, row in zip(scored, expected[:-1], strict=True):
+                assert logprob.logprob == pytest.approx(row[logprob.token_id].item(), abs=1e-3)
+                for top in logprob.top:
+                    assert top.logprob == pytest.approx(row[top.token_id].item(), abs=1e-3)
+                largest = row.topk(len(logprob.top)).values.tolist()
+                assert [top.logprob for top in logprob.top] == pytest.approx(largest, abs=1e-3)
 
 
 def paged_logits(decoder, config, ops, rows, chunks):
