@@ -11,11 +11,15 @@ from minivllm_bench.serve.client_pool import ClientPool
 from minivllm_bench.serve.endpoint import Endpoint
 from minivllm_bench.serve.exchange import fetch
 from minivllm_bench.serve.figures import ServeFigures, summarize
-from minivllm_bench.serve.load import ClosedLoop, Load, LoadTarget, split
+from minivllm_bench.serve.load import ClosedLoop, Load, LoadTarget, Share, split
 from minivllm_bench.serve.streamed_answer import HTTP_OK
 from minivllm_bench.workloads import BenchRequest, LengthRange, Workload
 
 WARM_UP_RUN = 0
+REQUESTS_PER_STREAM = 4
+LEAST_REQUESTS = 8
+OPEN_LOOP_REQUESTS = 100
+WARM_UP_REQUESTS = 8
 _MODELS_TIMEOUT_S = 30.0
 
 
@@ -64,12 +68,6 @@ class LoadSettings:
         return Workload(f"serve {load}", count, *lengths).draw(self.vocab_size, seed=self.seed, run=run)
 
 
-REQUESTS_PER_STREAM = 4
-LEAST_REQUESTS = 8
-OPEN_LOOP_REQUESTS = 100
-WARM_UP_REQUESTS = 8
-
-
 def _default_requests(load: Load) -> int:
     if isinstance(load, ClosedLoop):
         return max(REQUESTS_PER_STREAM * load.num_streams, LEAST_REQUESTS)
@@ -102,23 +100,28 @@ def compare(
     for load in loads:
         runs: dict[str, list[tuple[ShareReport, ...]]] = {server.name: [] for server in servers}
         for run in range(settings.repeats + 1):
-            requests = settings.requests(load, run)
             what = "warm-up" if run == WARM_UP_RUN else f"repeat {run} of {settings.repeats}"
             for turn in range(len(servers)):
                 server = servers[(turn + run) % len(servers)]
                 announce(f"{load}: {what}, {server.name}")
-                shares = split(
-                    load,
-                    requests,
-                    LoadTarget(endpoint=server.endpoint, model=server.model, timeout_s=settings.timeout_s),
-                    num_processes=clients.num_processes,
-                    seed=f"{settings.seed}/{load}/{run}",
-                )
-                runs[server.name].append(clients.run(shares))
+                runs[server.name].append(clients.run(_shares(server, load, settings, run, clients)))
         found += [
             summarize(server.name, str(load), runs[server.name][WARM_UP_RUN + 1 :]) for server in servers
         ]
     return tuple(found)
+
+
+def _shares(
+    server: Server, load: Load, settings: LoadSettings, run: int, clients: ClientPool
+) -> tuple[Share, ...]:
+    """What each client process sends in one run."""
+    return split(
+        load,
+        settings.requests(load, run),
+        LoadTarget(endpoint=server.endpoint, model=server.model, timeout_s=settings.timeout_s),
+        num_processes=clients.num_processes,
+        seed=f"{settings.seed}/{load}/{run}",
+    )
 
 
 def first_model(endpoint: Endpoint) -> str:
