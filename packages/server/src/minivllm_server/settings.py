@@ -193,6 +193,10 @@ class ServerSettings(EngineSettings):
         keys = [parse_key(text, number, limits) for number, text in enumerate(self.api_key, start=1)]
         if self.api_key_file is not None:
             keys += read_key_file(Path(self.api_key_file), limits)
+        if self.api_processes > 1 and any(key.limits.has_any for key in keys):
+            raise InvalidParameter(
+                "api_processes", "limits per API key are counted in one HTTP process: api_processes must be 1"
+            )
         if keys:
             return KeyRing(keys)
         if limits.has_any:
