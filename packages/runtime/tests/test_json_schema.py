@@ -46,6 +46,42 @@ def test_what_cannot_be_a_schema_or_costs_too_much_is_refused(schema, reason):
     assert refusal.value.param == "json_schema"
 
 
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        '"',
+        'a"b',
+        '\\"',
+        "a\\\\b",
+        "\\n",
+        "\n",
+        "\\t",
+        "\\x22",
+        "\\u0022",
+        "\\u001F",
+        "\\u{5c}",
+        "\\cJ",
+        "\\0",
+        '[]"]',
+    ],
+)
+def test_a_pattern_of_characters_that_json_must_escape_is_refused(pattern):
+    for schema in ({"pattern": pattern}, {"items": {"patternProperties": {pattern: {}}}}):
+        with pytest.raises(InvalidParameter, match="pattern"):
+            schema_text(schema)
+
+
+@pytest.mark.parametrize(
+    "pattern", ['^[^"\\\\]*$', '["a]', "\\d+\\.\\w", "\\u00e9", "\\x41", "\\-\\/", "[\\n]a", ".*", "\\[x\\]"]
+)
+def test_other_patterns_are_accepted(pattern):
+    assert json.loads(schema_text({"pattern": pattern}))["pattern"] == pattern
+
+
+def test_a_property_may_be_called_pattern():
+    assert schema_text({"properties": {"pattern": {"type": "string"}, '"': {}}})
+
+
 def test_at_the_limits_it_is_accepted():
     assert schema_text(nested(MAX_SCHEMA_DEPTH))
     assert schema_text({"properties": {f"p{i}": {} for i in range(200)}})

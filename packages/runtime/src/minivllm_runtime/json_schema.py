@@ -1,6 +1,7 @@
 """What a JSON schema may be like to be followed: bounds on what one request can make the compiler do."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,13 @@ from minivllm_runtime.errors import InvalidParameter
 MAX_SCHEMA_BYTES = 65536
 MAX_SCHEMA_DEPTH = 64
 MAX_COUNTED_PROPERTIES = 64
+
+_CHARACTER_CLASS = re.compile(r"\[(?:\\.|[^\]\\])*\]", re.DOTALL)
+_CODE_POINT = r"(?:[01]?[0-9a-f]|22|5c)"
+_NEEDS_ESCAPE = re.compile(
+    rf'["\x00-\x1f]|\\(?:["\\fnrtvc0]|x[01][0-9a-f]|x22|x5c|u00[01][0-9a-f]|u0022|u005c|u{{0*{_CODE_POINT}}})',
+    re.IGNORECASE,
+)
 
 
 def schema_text(schema: str | Mapping[str, Any]) -> str:
@@ -41,18 +49,35 @@ def _check(node: object, depth: int) -> None:
     if depth > MAX_SCHEMA_DEPTH:
         raise _too_deep()
     if isinstance(node, dict):
-        properties = node.get("properties")
-        num_properties = len(properties) if isinstance(properties, dict) else 0
-        # Which of n properties are there is a state of the grammar where their number counts.
-        if num_properties > MAX_COUNTED_PROPERTIES and node.keys() & {"minProperties", "maxProperties"}:
-            raise _refusal(
-                f"counts {num_properties} properties of an object (minProperties or maxProperties); "
-                f"at most {MAX_COUNTED_PROPERTIES} can be counted"
-            )
+        _check_properties(node)
+        _check_patterns(node)
         node = list(node.values())
     if isinstance(node, list):
         for child in node:
             _check(child, depth + 1)
+
+
+def _check_properties(node: dict[str, Any]) -> None:
+    """Which of n properties are there is a state of the grammar where their number counts."""
+    properties = node.get("properties")
+    num_properties = len(properties) if isinstance(properties, dict) else 0
+    if num_properties > MAX_COUNTED_PROPERTIES and node.keys() & {"minProperties", "maxProperties"}:
+        raise _refusal(
+            f"counts {num_properties} properties of an object (minProperties or maxProperties); "
+            f"at most {MAX_COUNTED_PROPERTIES} can be counted"
+        )
+
+
+def _check_patterns(node: dict[str, Any]) -> None:
+    """A pattern's literal characters are written as they are, so none may need an escape in a JSON string."""
+    keyed = node.get("patternProperties")
+    patterns = [node.get("pattern"), *(keyed if isinstance(keyed, dict) else ())]
+    for pattern in patterns:
+        if isinstance(pattern, str) and _NEEDS_ESCAPE.search(_CHARACTER_CLASS.sub("", pattern)):
+            raise _refusal(
+                f"has the pattern {pattern[:100]!r}: outside of [...] it must have no quote, backslash or control "
+                "character as itself"
+            )
 
 
 def _too_deep() -> InvalidParameter:

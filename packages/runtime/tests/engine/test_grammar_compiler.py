@@ -1,4 +1,5 @@
 import builtins
+import json
 
 import pytest
 
@@ -46,6 +47,14 @@ def test_special_tokens_are_no_text_of_a_string(compiler):
     inside = allowed_after(compiler.compile(OBJECT), '{"', 258)
     assert inside >= {ord("a"), ord(" "), ord('"')}
     assert not inside & {IM_START, IM_END}
+
+
+@pytest.mark.parametrize("limits", [{}, {"maxLength": 3}, {"pattern": "."}], ids=str)
+def test_what_json_must_escape_is_not_in_strings(compiler, limits):
+    grammar = compiler.compile(json.dumps({"type": "string", **limits}))
+    inside = allowed_after(grammar, '"', 258)
+    assert ord("a") in inside
+    assert not inside & set(range(0x20))
 
 
 def test_white_space_between_tokens_is_free_but_ends(compiler):

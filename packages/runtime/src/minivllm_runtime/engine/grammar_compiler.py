@@ -88,12 +88,19 @@ class GrammarCompiler:
             raise InvalidParameter(
                 "json_schema", "json_schema needs an end-of-sequence token, which this model has none of"
             )
-        # Without bytes a token is never allowed.
-        vocabulary = [
-            b"" if token_id in tokenizer.special_token_ids else tokenizer.token_bytes(token_id)
-            for token_id in range(self._num_ids)
-        ]
+        vocabulary = [self._bytes_in_json(token_id) for token_id in range(self._num_ids)]
         info = xgrammar.TokenizerInfo(
             vocabulary, xgrammar.VocabType.RAW, vocab_size=self._num_ids, stop_token_ids=stop_ids
         )
         return xgrammar.GrammarCompiler(info, max_threads=_THREADS_PER_GRAMMAR, cache_enabled=False)
+
+    def _bytes_in_json(self, token_id: int) -> bytes:
+        """The bytes of a token that JSON may hold; a token without bytes is never allowed.
+
+        Line ends may separate JSON tokens. Other control characters need not, and the library's grammar of strings of
+        limited length would let them in, where JSON wants them escaped.
+        """
+        if token_id in self._tokenizer.special_token_ids:
+            return b""
+        data = self._tokenizer.token_bytes(token_id)
+        return b"" if any(byte < 0x20 and byte != ord("\n") for byte in data) else data
