@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from .byte_tokens import LONG_PIECE, PIECES, byte_tokenizer, ids_of
-from .harness import PATH
+from .harness import CHAT_PATH, PATH
 from .wire_client import expect_error
 
 SERVER = {"context": 40_000, "block_size": 64}
@@ -112,6 +112,34 @@ def test_many_wrong_entries_stall_nobody(server, fields):
     with HealthPoller(server) as poller:
         answer = server.client.post(PATH, content=body, headers={"content-type": "application/json"})
     expect_error(answer, 400)
+    assert poller.longest_gap_s < POLL_INTERVAL_S + LONGEST_STALL_S
+    assert server.works()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"messages": [{"role": "user", "content": "a" * 5_000_000}]},
+        {"messages": [5] * 500_000},
+        {"messages": [{}] * 500_000},
+        {"messages": [{"role": "user", "content": "a"}] * 100_000},
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}] * 100_000}]},
+        {"tools": [{}] * 500_000},
+        {"tools": [{"type": "function", "function": {"name": "f", "parameters": {"a": [[]] * 500_000}}}]},
+        {"tool_choice": ["x"] * 500_000},
+        {"response_format": {"type": "json_object"}, "stop": [5] * 500_000},
+    ],
+    ids=lambda fields: json.dumps(fields)[:50],
+)
+@pytest.mark.parametrize("path", [CHAT_PATH, "/tokenize"])
+def test_large_conversations_stall_nobody(server, path, fields):
+    body = json.dumps(
+        {"messages": [{"role": "user", "content": "a" * 50_000}], **fields}, separators=(",", ":")
+    )
+    with HealthPoller(server) as poller:
+        answer = server.client.post(path, content=body, headers={"content-type": "application/json"})
+    if path == CHAT_PATH or "messages" in fields:
+        expect_error(answer, 400)
     assert poller.longest_gap_s < POLL_INTERVAL_S + LONGEST_STALL_S
     assert server.works()
 

@@ -5,7 +5,14 @@ Source: OpenAI API reference, "Chat".
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from minivllm_runtime.sampling_params import SamplingParams
@@ -23,6 +30,10 @@ from minivllm_server.protocol.tools import (
 )
 from minivllm_server.protocol.usage import Usage
 
+MAX_MESSAGES = 16_384
+MAX_PARTS = 1024
+"""Of one message."""
+
 FinishReason = Literal["stop", "length", "tool_calls"]
 Role = Literal["developer", "system", "user", "assistant", "tool", "function"]
 
@@ -31,6 +42,8 @@ def _join_parts(value: Any) -> Any:
     """Text given in parts becomes one text; every other kind of part is refused by its name."""
     if not isinstance(value, list):
         return value
+    if len(value) > MAX_PARTS:
+        raise PydanticCustomError("too_many_parts", "at most {limit} parts are allowed", {"limit": MAX_PARTS})
     texts: list[str] = []
     for part in value:
         kind = part.get("type") if isinstance(part, dict) else None
@@ -77,10 +90,14 @@ class ChatMessage(StrictModel):
         return message | {name: value for name, value in others.items() if value is not None}
 
 
+# A report on each of a million wrong messages would stall the event loop.
+Messages = Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES, fail_fast=True)]
+
+
 class ChatRequest(GenerationRequest):
     """The body of a chat completion request."""
 
-    messages: list[ChatMessage] = Field(min_length=1)
+    messages: Messages
     max_completion_tokens: int | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0, le=20)

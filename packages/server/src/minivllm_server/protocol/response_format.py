@@ -2,8 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 
+from minivllm_server.protocol.json_schema import JsonSchema
 from minivllm_server.protocol.strict import StrictModel
 
 
@@ -31,7 +32,7 @@ class NamedSchema(StrictModel):
     """A schema with a name, which says nothing to the model."""
 
     name: str | None = None
-    json_schema: dict[str, JsonValue] = Field(alias="schema")
+    json_schema: JsonSchema = Field(alias="schema")
 
 
 class JsonSchemaFormat(StrictModel):

@@ -2,10 +2,10 @@
 
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, Field, PlainValidator, model_validator
+from pydantic import BaseModel, PlainValidator, model_validator
 from pydantic_core import PydanticCustomError
 
-from minivllm_server.protocol.chat import ChatMessage
+from minivllm_server.protocol.chat import Messages
 from minivllm_server.protocol.strict import StrictModel
 
 
@@ -19,7 +19,7 @@ class TokenizeRequest(StrictModel):
 
     model: str | None = None
     prompt: str | None = None
-    messages: list[ChatMessage] | None = Field(None, min_length=1)
+    messages: Messages | None = None
     add_special_tokens: bool | None = None
 
     @model_validator(mode="after")

@@ -6,8 +6,9 @@ Source: OpenAI API reference, "Chat", `tools`, `tool_choice` and `tool_calls`.
 import json
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field, JsonValue
+from pydantic import BaseModel, Field
 
+from minivllm_server.protocol.json_schema import JsonSchema
 from minivllm_server.protocol.strict import StrictModel
 
 MAX_TOOLS = 128
@@ -23,7 +24,7 @@ class FunctionDefinition(StrictModel):
 
     name: str = Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")
     description: str | None = None
-    parameters: dict[str, JsonValue] | None = None
+    parameters: JsonSchema | None = None
 
 
 class Tool(StrictModel):
