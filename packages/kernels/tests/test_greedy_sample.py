@@ -26,6 +26,12 @@ def test_equals_the_twin_ties_included(device, poisoned, vocab_size, dtype):
     assert torch.equal(sampled, logits.float().cpu().max(dim=-1).indices.to(device))
 
 
+def test_a_row_of_nan_has_an_id_that_exists(device):
+    token_ids = torch.zeros((1, 1), dtype=torch.int64, device=device)
+    place = torch.zeros(1, dtype=torch.int64, device=device)
+    assert 0 <= greedy_sample(torch.full((1, 9), float("nan"), device=device), token_ids, place, place) < 9
+
+
 def test_a_row_of_minus_infinities_has_an_id(device):
     token_ids = torch.zeros((1, 1), dtype=torch.int64, device=device)
     place = torch.zeros(1, dtype=torch.int64, device=device)

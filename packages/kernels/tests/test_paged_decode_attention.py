@@ -44,7 +44,7 @@ def test_equals_the_twin_at_block_edges(
 @pytest.mark.parametrize(("dtype", "tolerance"), TOLERANCES)
 def test_splits_of_long_and_short_contexts_merge(device, paged_batch, poisoned, dtype, tolerance):
     batch = paged_batch(device, [1, 64, 65, 128, 129, 520], dtype=dtype)
-    assert num_kv_splits(6 * 2, batch.block_tables.shape[1] * 16) == 4
+    assert num_kv_splits(6 * 2, batch.block_tables.shape[1] * 16) == 2
     with poisoned():
         output = paged_decode_attention(*decode_args(batch))
     torch.testing.assert_close(output.float(), batch.sdpa(), atol=tolerance, rtol=tolerance)
@@ -110,7 +110,7 @@ def test_an_empty_batch_has_an_empty_result(device, paged_batch):
 def test_num_kv_splits_is_a_power_of_two_that_fits(num_rows, max_context_len):
     splits = num_kv_splits(num_rows, max_context_len)
     assert splits & (splits - 1) == 0
-    assert splits == 1 or (splits * num_rows <= 256 and splits * 128 <= max_context_len)
+    assert splits == 1 or (splits * num_rows <= 256 and splits * 256 <= max_context_len)
 
 
 def test_refuses_tables_of_another_batch_size(device, paged_batch):

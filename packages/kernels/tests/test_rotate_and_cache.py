@@ -10,12 +10,12 @@ TOLERANCES = [(torch.float32, 1e-6), (torch.float16, 2**-10), (torch.bfloat16, 2
 
 
 def step(device, num_heads, num_kv_heads, head_dim, dtype, block_size=5):
-    """Heads of four tokens and everything else the op takes; two tokens have one slot's neighbours."""
-    heads = torch.randn((4, num_heads + 2 * num_kv_heads, head_dim), device=device).to(dtype)
+    """Heads of five tokens and everything else the op takes; two tokens have one slot's neighbours."""
+    heads = torch.randn((5, num_heads + 2 * num_kv_heads, head_dim), device=device).to(dtype)
     angles = torch.rand((32, head_dim // 2), device=device) * 6
     cos_sin_cache = torch.cat((angles.cos(), angles.sin()), dim=-1)
-    positions = torch.tensor([31, 0, 7, 7], device=device)
-    slots = torch.tensor([0, 29, 17, 18], device=device)
+    positions = torch.tensor([31, 0, 7, 7, 2], device=device)
+    slots = torch.tensor([0, 29, 17, 18, 3], device=device)
     caches = torch.full((2, 6, num_kv_heads, block_size, head_dim), float("nan"), device=device).to(dtype)
     return heads, positions, cos_sin_cache, slots, caches
 

@@ -27,11 +27,7 @@ def attend_context(
     begin,
     all_see,
     end,
-    key_cache_ptr,
-    value_cache_ptr,
-    block_table_ptr,
-    kv_head,
-    cache_strides,
+    cache,
     scale_log2,
     BLOCK_SIZE: tl.constexpr,
     HEAD_DIM: tl.constexpr,
@@ -40,19 +36,19 @@ def attend_context(
 ):
     """Attend from `query` `[R, D padded]` to positions `begin` to `end`, each row up to its own position.
 
+    `cache` is (key cache, value cache, both at the KV head to read; block table; strides of the caches).
     Every row sees the positions from `begin` up to `all_see`, and at least the first. Returns the output
     `[R, D padded]` and the log2 of the sum of exponentials `[R]`, both float32: zeros and -inf where the range
     is empty.
     """
+    key_cache_ptr, value_cache_ptr, block_table_ptr, strides = cache
     accumulator = tl.zeros(query.shape, tl.float32)
     row_max = tl.full((query.shape[0],), float("-inf"), tl.float32)
     row_sum = tl.zeros((query.shape[0],), tl.float32)
     whole_end = begin + tl.maximum(all_see - begin, 0) // TILE_KV * TILE_KV
     for first in range(begin, whole_end, TILE_KV):
         positions = first + tl.arange(0, TILE_KV)
-        slots = (
-            locate(positions, True, block_table_ptr, cache_strides, BLOCK_SIZE) + kv_head * cache_strides[1]
-        )
+        slots = locate(positions, True, block_table_ptr, strides, BLOCK_SIZE)
         keys = _load_tile(key_cache_ptr, slots, query.shape[1], HEAD_DIM)
         values = _load_tile(value_cache_ptr, slots, query.shape[1], HEAD_DIM)
         scores = _dot(query, tl.trans(keys), WIDEN_DOT) * scale_log2
@@ -61,9 +57,7 @@ def attend_context(
     for first in range(whole_end, end, TILE_KV):
         positions = first + tl.arange(0, TILE_KV)
         inside = positions < end
-        slots = (
-            locate(positions, inside, block_table_ptr, cache_strides, BLOCK_SIZE) + kv_head * cache_strides[1]
-        )
+        slots = locate(positions, inside, block_table_ptr, strides, BLOCK_SIZE)
         # Unwritten slots may hold NaN. Zeros there are needed in V, too: a weight of 0 times NaN is NaN.
         mask = inside[:, None] & (dims < HEAD_DIM)[None, :]
         offsets = slots[:, None] + dims[None, :]
@@ -77,10 +71,10 @@ def attend_context(
 
 
 @triton.jit
-def locate(positions, inside, block_table_ptr, cache_strides, BLOCK_SIZE: tl.constexpr):
+def locate(positions, inside, block_table_ptr, strides, BLOCK_SIZE: tl.constexpr):
     """Offsets of the positions' slots in one head of the cache, in 64 bits: they pass 2^31 in pools of a few GB."""
     block_ids = tl.load(block_table_ptr + positions // BLOCK_SIZE, mask=inside, other=0)
-    return block_ids.to(tl.int64) * cache_strides[0] + (positions % BLOCK_SIZE) * cache_strides[2]
+    return block_ids.to(tl.int64) * strides[0] + (positions % BLOCK_SIZE) * strides[2]
 
 
 @triton.jit

@@ -25,7 +25,7 @@ def greedy_sample(
         positions: `[R]` int64 or int32.
 
     Returns:
-        `[R]` int64; of several largest logits the first.
+        `[R]` int64; of several largest logits the first, of NaN any id.
 
     Raises:
         InvalidTensor: The shapes, dtypes or layouts do not fit each other.
@@ -75,7 +75,8 @@ def _argmax_part_kernel(
     largest, index = tl.max(logits.to(tl.float32), axis=0, return_indices=True)
     target = row * tl.num_programs(1) + part
     tl.store(part_max_ptr + target, largest)
-    tl.store(part_ids_ptr + target, part * TILE_IDS + index)
+    # Of NaN any id comes out: it must be one that exists.
+    tl.store(part_ids_ptr + target, tl.minimum(part * TILE_IDS + index, vocab_size - 1))
 
 
 @triton.jit

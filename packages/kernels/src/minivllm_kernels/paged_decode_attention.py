@@ -20,7 +20,7 @@ from minivllm_kernels.tensor_checks import require_cos_sin, require_paged_attent
 # Programs that fill the largest GPUs twice over.
 _TARGET_PROGRAMS = 256
 # A shorter split is not worth its merge.
-_MIN_SPLIT_TOKENS = 128
+_MIN_SPLIT_TOKENS = 256
 _MAX_SPLITS = 32
 
 
@@ -186,7 +186,6 @@ def _attend_split_kernel(
     """One program attends from the query heads of one KV head to one split of one request's context."""
     request = tl.program_id(0).to(tl.int64)
     kv_head = tl.program_id(1)
-    num_heads = tl.num_programs(1) * GROUP_SIZE
     split = tl.program_id(2)
     num_splits = tl.num_programs(2)
     let_next_start(EARLY)
@@ -198,54 +197,58 @@ def _attend_split_kernel(
 
     rows = tl.arange(0, TILE_ROWS)
     dims = tl.arange(0, TILE_DIM)
-    heads = kv_head * GROUP_SIZE + rows
     mask = (rows < GROUP_SIZE)[:, None] & (dims < HEAD_DIM)[None, :]
-    request_ptr = heads_ptr + request * heads_strides[0]
-    query_ptr = request_ptr + heads[:, None] * heads_strides[1]
-    block_table_ptr = block_tables_ptr + request * stride_table_row
+    heads_ptr += request * heads_strides[0]
+    cache = (
+        key_cache_ptr + kv_head * cache_strides[1],
+        value_cache_ptr + kv_head * cache_strides[1],
+        block_tables_ptr + request * stride_table_row,
+        cache_strides,
+    )
+    query_ptr = heads_ptr + (kv_head * GROUP_SIZE + rows)[:, None] * heads_strides[1]
     if cos_sin_ptr is None:
         query = tl.load(query_ptr + dims[None, :], mask=mask, other=0.0)
     else:
-        newest = context_len - 1
-        angle_ptr = cos_sin_ptr + tl.maximum(newest, 0).to(tl.int64) * HEAD_DIM
+        angle_ptr = cos_sin_ptr + tl.maximum(context_len - 1, 0).to(tl.int64) * HEAD_DIM
         query = _load_rotated(query_ptr, dims[None, :], angle_ptr, mask, HEAD_DIM)
-        if (begin <= newest) & (newest < end):
-            key_ptr = request_ptr + (num_heads + kv_head) * heads_strides[1]
-            value_ptr = key_ptr + tl.num_programs(1) * heads_strides[1]
-            slot = (
-                locate(newest, True, block_table_ptr, cache_strides, BLOCK_SIZE) + kv_head * cache_strides[1]
+        if (begin < context_len) & (end == context_len):
+            _write_newest(
+                heads_ptr, heads_strides[1], context_len, cache, angle_ptr, GROUP_SIZE, BLOCK_SIZE, HEAD_DIM
             )
-            inside = dims < HEAD_DIM
-            tl.store(
-                key_cache_ptr + slot + dims,
-                _load_rotated(key_ptr, dims, angle_ptr, inside, HEAD_DIM),
-                mask=inside,
-            )
-            tl.store(value_cache_ptr + slot + dims, tl.load(value_ptr + dims, mask=inside), mask=inside)
-            # This program reads them again, with other threads.
-            tl.debug_barrier()
+    positions = tl.full((TILE_ROWS,), context_len - 1, tl.int32)
     partial, log_sum_exp = attend_context(
-        query,
-        tl.full((TILE_ROWS,), context_len - 1, tl.int32),
-        begin,
-        end,
-        end,
-        key_cache_ptr,
-        value_cache_ptr,
-        block_table_ptr,
-        kv_head,
-        cache_strides,
-        scale_log2,
-        BLOCK_SIZE,
-        HEAD_DIM,
-        TILE_KV,
-        WIDEN_DOT,
+        query, positions, begin, end, end, cache, scale_log2, BLOCK_SIZE, HEAD_DIM, TILE_KV, WIDEN_DOT
     )
     # An empty split is written too: it merges with weight 0.
-    targets = (request * num_heads + heads) * num_splits + split
+    heads = (request * tl.num_programs(1) + kv_head) * GROUP_SIZE + rows
+    targets = heads * num_splits + split
     partial_offsets = targets[:, None] * HEAD_DIM + dims[None, :]
     tl.store(partial_ptr + partial_offsets, partial.to(partial_ptr.dtype.element_ty), mask=mask)
     tl.store(log_sum_exp_ptr + targets, log_sum_exp, mask=rows < GROUP_SIZE)
+
+
+@triton.jit
+def _write_newest(
+    heads_ptr,
+    stride_head,
+    context_len,
+    cache,
+    angle_ptr,
+    GROUP_SIZE: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+):
+    """Write the newest token's rotated key and its value to their slots, for all threads of the program to read."""
+    key_cache_ptr, value_cache_ptr, block_table_ptr, strides = cache
+    slot = locate(context_len - 1, True, block_table_ptr, strides, BLOCK_SIZE)
+    dims = tl.arange(0, triton.next_power_of_2(HEAD_DIM))
+    mask = dims < HEAD_DIM
+    num_kv_heads = tl.num_programs(1)
+    key_ptr = heads_ptr + (num_kv_heads * GROUP_SIZE + tl.program_id(1)) * stride_head
+    value = tl.load(key_ptr + num_kv_heads * stride_head + dims, mask=mask)
+    tl.store(key_cache_ptr + slot + dims, _load_rotated(key_ptr, dims, angle_ptr, mask, HEAD_DIM), mask=mask)
+    tl.store(value_cache_ptr + slot + dims, value, mask=mask)
+    tl.debug_barrier()
 
 
 @triton.jit

@@ -132,22 +132,18 @@ def _attend_chunk_kernel(
     query_offsets = (query_rows * query_strides[0] + heads * query_strides[1])[:, None] + dims[None, :]
     context_len = tl.load(context_lens_ptr + request)
     first_position = context_len - query_len
-    output, _ = attend_context(
-        tl.load(query_ptr + query_offsets, mask=mask, other=0.0),
-        first_position + tokens,
-        0,
-        first_position + first_token + 1,
-        tl.minimum(context_len, first_position + first_token + TILE_Q),
-        key_cache_ptr,
-        value_cache_ptr,
+    cache = (
+        key_cache_ptr + kv_head * cache_strides[1],
+        value_cache_ptr + kv_head * cache_strides[1],
         block_tables_ptr + request.to(tl.int64) * stride_table_row,
-        kv_head,
         cache_strides,
-        scale_log2,
-        BLOCK_SIZE,
-        HEAD_DIM,
-        TILE_KV,
-        WIDEN_DOT,
+    )
+    query = tl.load(query_ptr + query_offsets, mask=mask, other=0.0)
+    all_see = first_position + first_token + 1
+    end = tl.minimum(context_len, first_position + first_token + TILE_Q)
+    positions = first_position + tokens
+    output, _ = attend_context(
+        query, positions, 0, all_see, end, cache, scale_log2, BLOCK_SIZE, HEAD_DIM, TILE_KV, WIDEN_DOT
     )
     targets = query_rows * tl.num_programs(1) * GROUP_SIZE + heads
     output_offsets = targets[:, None] * HEAD_DIM + dims[None, :]

@@ -8,6 +8,8 @@ import triton.language as tl
 from minivllm_kernels.early_launch import early_launch, let_next_start, wait_for_inputs
 from minivllm_kernels.tensor_checks import require_dense_rows, require_fused_heads
 
+_TILE_TOKENS = 4
+
 
 def rotate_and_cache(
     heads: torch.Tensor,
@@ -40,24 +42,25 @@ def rotate_and_cache(
     num_tokens, num_heads, head_dim = heads.shape
     _, num_kv_heads, block_size, _ = key_cache.shape
     group_size = num_heads // num_kv_heads - 2
-    _rotate_and_cache_kernel[(num_tokens, num_kv_heads)](
+    _rotate_and_cache_kernel[(triton.cdiv(num_tokens, _TILE_TOKENS), num_kv_heads)](
         heads,
         positions,
         cos_sin_cache,
         slot_mapping,
         key_cache,
         value_cache,
+        num_tokens,
         heads.stride(),
         key_cache.stride(),
         BLOCK_SIZE=block_size,
         GROUP_SIZE=group_size,
         HALF_DIM=head_dim // 2,
-        num_warps=min(max(triton.next_power_of_2(group_size * head_dim) // 512, 1), 4),
+        TILE_TOKENS=_TILE_TOKENS,
         **early_launch(heads.device),
     )
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_tokens"])
 def _rotate_and_cache_kernel(
     heads_ptr,
     positions_ptr,
@@ -65,53 +68,58 @@ def _rotate_and_cache_kernel(
     slot_mapping_ptr,
     key_cache_ptr,
     value_cache_ptr,
+    num_tokens,
     heads_strides,
     cache_strides,
     BLOCK_SIZE: tl.constexpr,
     GROUP_SIZE: tl.constexpr,
     HALF_DIM: tl.constexpr,
+    TILE_TOKENS: tl.constexpr,
     EARLY: tl.constexpr,
 ):
-    """One program serves one KV head of one token, and the query heads that share it."""
-    # 64 bits: token × stride and block id × stride pass 2^31 in large batches and pools.
-    token = tl.program_id(0).to(tl.int64)
+    """One program serves one KV head of TILE_TOKENS tokens, and the query heads that share it."""
     kv_head = tl.program_id(1)
     num_kv_heads = tl.num_programs(1)
-    dims = tl.arange(0, triton.next_power_of_2(HALF_DIM))
-    dim_mask = dims < HALF_DIM
+    dims = tl.arange(0, triton.next_power_of_2(HALF_DIM))[None, :]
+    first_token = tl.program_id(0) * TILE_TOKENS
     let_next_start(EARLY)
     wait_for_inputs(EARLY)
-    cos_ptr = cos_sin_ptr + tl.load(positions_ptr + token) * (2 * HALF_DIM) + dims
-    cos = tl.load(cos_ptr, mask=dim_mask, other=0.0)
-    sin = tl.load(cos_ptr + HALF_DIM, mask=dim_mask, other=0.0)
-    token_ptr = heads_ptr + token * heads_strides[0]
 
-    group = tl.arange(0, triton.next_power_of_2(GROUP_SIZE))
-    query_ptr = token_ptr + (kv_head * GROUP_SIZE + group)[:, None] * heads_strides[1] + dims[None, :]
-    query_mask = (group < GROUP_SIZE)[:, None] & dim_mask[None, :]
-    first = tl.load(query_ptr, mask=query_mask, other=0.0)
-    second = tl.load(query_ptr + HALF_DIM, mask=query_mask, other=0.0)
-    rotated_first, rotated_second = _rotate(first, second, cos[None, :], sin[None, :])
-    tl.store(query_ptr, rotated_first, mask=query_mask)
-    tl.store(query_ptr + HALF_DIM, rotated_second, mask=query_mask)
+    group: tl.constexpr = triton.next_power_of_2(GROUP_SIZE)
+    rows = tl.arange(0, TILE_TOKENS * group)[:, None]
+    # 64 bits: token × stride and block id × stride pass 2^31 in large batches and pools.
+    tokens = (first_token + rows // group).to(tl.int64)
+    mask = (tokens < num_tokens) & (rows % group < GROUP_SIZE) & (dims < HALF_DIM)
+    head = kv_head * GROUP_SIZE + rows % group
+    query_ptr = heads_ptr + tokens * heads_strides[0] + head * heads_strides[1] + dims
+    first, second = _load_rotated(query_ptr, positions_ptr + tokens, cos_sin_ptr, dims, mask, HALF_DIM)
+    tl.store(query_ptr, first, mask=mask)
+    tl.store(query_ptr + HALF_DIM, second, mask=mask)
 
-    slot = tl.load(slot_mapping_ptr + token)
-    target = (slot // BLOCK_SIZE) * cache_strides[0] + (slot % BLOCK_SIZE) * cache_strides[2]
-    target += kv_head * cache_strides[1] + dims
-    key_ptr = token_ptr + (num_kv_heads * GROUP_SIZE + kv_head) * heads_strides[1] + dims
-    first = tl.load(key_ptr, mask=dim_mask, other=0.0)
-    second = tl.load(key_ptr + HALF_DIM, mask=dim_mask, other=0.0)
-    rotated_first, rotated_second = _rotate(first, second, cos, sin)
-    tl.store(key_cache_ptr + target, rotated_first, mask=dim_mask)
-    tl.store(key_cache_ptr + target + HALF_DIM, rotated_second, mask=dim_mask)
+    tokens = (first_token + tl.arange(0, TILE_TOKENS)[:, None]).to(tl.int64)
+    mask = (tokens < num_tokens) & (dims < HALF_DIM)
+    head = num_kv_heads * GROUP_SIZE + kv_head
+    key_ptr = heads_ptr + tokens * heads_strides[0] + head * heads_strides[1] + dims
     value_ptr = key_ptr + num_kv_heads * heads_strides[1]
-    tl.store(value_cache_ptr + target, tl.load(value_ptr, mask=dim_mask), mask=dim_mask)
-    tl.store(value_cache_ptr + target + HALF_DIM, tl.load(value_ptr + HALF_DIM, mask=dim_mask), mask=dim_mask)
+    slots = tl.load(slot_mapping_ptr + tokens, mask=tokens < num_tokens, other=0)
+    target = slots // BLOCK_SIZE * cache_strides[0] + slots % BLOCK_SIZE * cache_strides[2]
+    target += kv_head * cache_strides[1] + dims
+    first, second = _load_rotated(key_ptr, positions_ptr + tokens, cos_sin_ptr, dims, mask, HALF_DIM)
+    tl.store(key_cache_ptr + target, first, mask=mask)
+    tl.store(key_cache_ptr + target + HALF_DIM, second, mask=mask)
+    tl.store(value_cache_ptr + target, tl.load(value_ptr, mask=mask), mask=mask)
+    tl.store(value_cache_ptr + target + HALF_DIM, tl.load(value_ptr + HALF_DIM, mask=mask), mask=mask)
 
 
 @triton.jit
-def _rotate(first, second, cos, sin):
-    """Rotate the pairs (first, second) by their angles."""
+def _load_rotated(head_ptr, position_ptr, cos_sin_ptr, dims, mask, HALF_DIM: tl.constexpr):
+    """The halves of heads `[rows, HALF_DIM]`, rotated by the angles of their tokens' positions."""
+    position = tl.load(position_ptr, mask=tl.max(mask.to(tl.int32), axis=1, keep_dims=True) > 0, other=0)
+    angle_ptr = cos_sin_ptr + position * (2 * HALF_DIM) + dims
+    cos = tl.load(angle_ptr, mask=mask, other=0.0)
+    sin = tl.load(angle_ptr + HALF_DIM, mask=mask, other=0.0)
+    first = tl.load(head_ptr, mask=mask, other=0.0)
+    second = tl.load(head_ptr + HALF_DIM, mask=mask, other=0.0)
     wide_first, wide_second = first.to(tl.float32), second.to(tl.float32)
     rotated_first = wide_first * cos - wide_second * sin
     rotated_second = wide_second * cos + wide_first * sin

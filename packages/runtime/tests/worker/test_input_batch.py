@@ -61,3 +61,43 @@ def test_the_inputs_of_a_decode_step_are_what_the_general_way_makes_of_rows_of_o
     expected = (general.input_ids, layout.context_lens_device, layout.block_tables, layout.slot_mapping)
     assert all(torch.equal(*pair) for pair in zip(gathered, expected, strict=True))
     assert gather([states.padding_slot], [0])[3].tolist() == [99 * BLOCK_SIZE]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(1, 20)), min_size=1, max_size=5),
+    st.integers(0, 3),
+    st.integers(0, 40),
+)
+def test_a_padded_batch_is_what_the_general_way_makes_of_the_rows(
+    shapes, num_padding_rows, num_padding_tokens
+):
+    states = RequestStates(8, 64, BLOCK_SIZE, torch.device("cpu"))
+    states.pad_with(99)
+    rows = []
+    for index, (start, num_tokens) in enumerate(shapes):
+        length = start + num_tokens
+        first_block = 20 * index
+        blocks = range(first_block, first_block - (-length // BLOCK_SIZE))
+        states.admit(str(index), range(1000 * index, 1000 * index + length), 1, blocks)
+        rows.append(ScheduledRequest(str(index), start, num_tokens, (), True))
+    states.flush()
+    general = InputBatch.build(rows, states, BLOCK_SIZE)
+    padding = [states.padding_slot] * num_padding_rows
+    slots = [states.slot(row.request_id) for row in rows] + padding
+    nothing = [0] * num_padding_rows
+    starts = [row.start for row in rows] + nothing
+    lens = [row.num_tokens for row in rows] + nothing
+    num_tokens, num_rows = sum(lens), len(rows)
+    header = torch.tensor([slots, starts, lens, slots])
+    padded = InputBatch.padded(header, num_tokens + num_padding_tokens, states, BLOCK_SIZE)
+
+    assert torch.equal(padded.input_ids[:num_tokens], general.input_ids)
+    assert torch.equal(padded.positions[:num_tokens], general.positions)
+    assert torch.equal(padded.layout.slot_mapping[:num_tokens], general.layout.slot_mapping)
+    assert (padded.layout.slot_mapping[num_tokens:] == 99 * BLOCK_SIZE).all()
+    for name in ("context_lens_device", "block_tables"):
+        assert torch.equal(getattr(padded.layout, name)[:num_rows], getattr(general.layout, name))
+    assert torch.equal(padded.layout.query_start_loc[: num_rows + 1], general.layout.query_start_loc)
+    assert (padded.layout.query_start_loc[num_rows:] == num_tokens).all()
+    for name in ("sampling_tokens", "next_slots", "next_positions"):
+        assert torch.equal(getattr(padded, name)[:num_rows], getattr(general, name))

@@ -17,7 +17,7 @@ def greedy_sample(
         positions: `[R]` int64 or int32.
 
     Returns:
-        `[R]` int64; of several largest logits the first.
+        `[R]` int64; of several largest logits the first, of NaN any id.
 
     Raises:
         InvalidTensor: The shapes, dtypes or layouts do not fit each other.

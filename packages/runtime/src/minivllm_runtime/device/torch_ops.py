@@ -25,6 +25,10 @@ class TorchNorm:
         # Widened by hand: mixed dtypes inside one operation take a path that is twenty times slower.
         return functional.rms_norm(x.float(), self._weight.shape, self._weight, self._eps).to(x.dtype)
 
+    def heads(self, x: Tensor) -> None:
+        """Normalize heads in place."""
+        x.copy_(self(x))
+
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
         """Add x to residual in place and normalize the sum."""
         return self(residual.add_(x))

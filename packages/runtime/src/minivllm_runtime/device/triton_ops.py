@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from minivllm_kernels.gemv import gated_gemv, gemv
-from minivllm_kernels.rms_norm import add_rms_norm, rms_norm
+from minivllm_kernels.rms_norm import add_rms_norm, rms_norm, rms_norm_heads
 from minivllm_kernels.silu_and_mul import silu_and_mul
 from minivllm_runtime.attention.triton_backend import TritonAttentionBackend
 from minivllm_runtime.device.interface import Projection
@@ -23,6 +23,10 @@ class TritonNorm:
     def __call__(self, x: Tensor) -> Tensor:
         """Normalize x [..., H]."""
         return rms_norm(x, self._weight, self._eps)
+
+    def heads(self, x: Tensor) -> None:
+        """Normalize heads in place."""
+        rms_norm_heads(x, self._weight, self._eps)
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
         """Add x to residual in place and normalize the sum."""

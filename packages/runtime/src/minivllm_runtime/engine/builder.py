@@ -148,7 +148,7 @@ def assemble_engine(
         num_sampled_ids=num_sampled_ids,
     )
     if device.type == "cuda":
-        runner.warm_up()
+        runner.warm_up(limits.max_num_batched_tokens)
     run_ahead = device.type == "cuda" if config.run_ahead is None else config.run_ahead
     order = _waiting_order(config.scheduling_policy)
     if record is None:

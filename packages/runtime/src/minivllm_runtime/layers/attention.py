@@ -33,8 +33,8 @@ class SelfAttention(nn.Module):
         heads = self.qkv_proj(x).view(x.shape[0], -1, self.head_dim)
         if self.q_norm is not None and self.k_norm is not None:
             query, key, _ = heads.split((self.num_heads, self.num_kv_heads, self.num_kv_heads), dim=1)
-            query.copy_(self.q_norm(query))
-            key.copy_(self.k_norm(key))
+            self.q_norm.heads(query)
+            self.k_norm.heads(key)
         attended = attention.attend(self.layer_index, heads, rotary)
         output: Tensor = self.o_proj(attended.reshape(x.shape[0], -1))
         return output

@@ -76,7 +76,7 @@ class InputBatch:
         One launch of a fixed shape: a CUDA graph may hold it.
 
         Args:
-            rows: [3, R] int64 on the device: slots, positions, and the slots that receive the sampled ids.
+            rows: [4, R] int64 on the device: slots, positions, not used, and the slots that receive the sampled ids.
             query_start_loc: [R + 1] int32, 0 to R.
             states: Of the requests.
             block_size: Tokens per KV block.
@@ -84,7 +84,7 @@ class InputBatch:
         # Imported here: a CPU needs no kernels.
         from minivllm_kernels.decode_inputs import decode_inputs
 
-        slots, positions, next_slots = rows.unbind(0)
+        slots, positions, _, next_slots = rows.unbind(0)
         input_ids, context_lens, block_tables, slot_mapping = decode_inputs(
             slots, positions, states.token_ids, states.block_tables, block_size
         )
@@ -103,4 +103,44 @@ class InputBatch:
             sampling_tokens=None,
             next_slots=next_slots,
             next_positions=context_lens,
+        )
+
+    @classmethod
+    def padded(cls, rows: Tensor, num_tokens: int, states: RequestStates, block_size: int) -> "InputBatch":
+        """The batch of R rows with T tokens at most; every row counts as one that samples.
+
+        All shapes are fixed by R and T and nothing is read back to the host: a CUDA graph may hold it.
+
+        Args:
+            rows: [4, R] int64 on the device: slots, tokens computed before, tokens in this step, and the slots that
+                receive the sampled ids. Rows of no token are padding.
+            num_tokens: T; tokens past those of the rows are padding.
+            states: Of the requests.
+            block_size: Tokens per KV block.
+        """
+        slots, starts, lens, next_slots = rows.unbind(0)
+        ends, contexts = lens.cumsum(0), starts + lens
+        tokens = torch.arange(num_tokens, device=rows.device)
+        row = torch.searchsorted(ends, tokens, right=True)
+        is_padding = row == rows.shape[1]
+        row = row.clamp(max=rows.shape[1] - 1)
+        # A token's position is its index in the step, shifted by where its row's tokens end in step and context.
+        positions = (tokens + (contexts - ends)[row]).masked_fill(is_padding, 0)
+        token_slots = slots[row].masked_fill(is_padding, states.padding_slot)
+        blocks = states.block_tables[token_slots, positions // block_size].long()
+        return cls(
+            input_ids=states.token_ids[token_slots, positions],
+            positions=positions,
+            layout=BatchLayout(
+                query_lens=(num_tokens,),
+                context_lens=(num_tokens,),
+                query_start_loc=torch.cat((ends.new_zeros(1), ends)).int(),
+                context_lens_device=contexts.int(),
+                block_tables=states.block_tables[slots],
+                slot_mapping=blocks * block_size + positions % block_size,
+            ),
+            sampling_tokens=(ends - 1).clamp(min=0),
+            next_slots=next_slots,
+            # The padding slot's first id stays 0, an id that every model has: padding tokens read it.
+            next_positions=contexts.clamp(min=1),
         )

@@ -6,6 +6,7 @@ import torch
 
 from minivllm_runtime.errors import InvalidParameter
 from minivllm_runtime.models.model_config import ModelConfig
+from minivllm_runtime.worker.cuda_graphs import captured_rows
 
 _CPU_FRACTION = 0.25
 _CPU_LIMIT_BYTES = 4 * 2**30
@@ -24,12 +25,13 @@ def activation_bytes(
     """Bytes that the largest step needs beside weights and KV: an upper bound from the shapes.
 
     At its widest moment a layer holds the residual stream, a normed copy and a product for every token, and gate, up
-    and their gated half; everything is counted twice, for what the allocator keeps apart.
+    and their gated half; everything is counted twice, for what the allocator keeps apart. Captured steps keep logits.
     """
     width = 4 * config.hidden_size + 3 * config.intermediate_size
     width += 2 * (config.num_heads + config.num_kv_heads) * config.head_dim
     layer_bytes = 2 * max_num_batched_tokens * width * dtype.itemsize
-    return layer_bytes + max_num_seqs * config.vocab_size * _SAMPLER_BYTES_PER_LOGIT
+    graph_bytes = captured_rows(max_num_seqs, max_num_batched_tokens) * config.vocab_size * dtype.itemsize
+    return layer_bytes + graph_bytes + max_num_seqs * config.vocab_size * _SAMPLER_BYTES_PER_LOGIT
 
 
 def kv_budget_bytes(device: torch.device, gpu_memory_utilization: float, reserved_bytes: int) -> int:

@@ -13,7 +13,7 @@ from minivllm_runtime.sampling.grammar_masks import GrammarState
 from minivllm_runtime.sampling.prompt_scorer import PromptScorer, PromptScores
 from minivllm_runtime.sampling.step_sampler import Sampled, StepSampler, TokenScores
 from minivllm_runtime.sampling.upload import upload
-from minivllm_runtime.worker.cuda_graphs import DecodeGraphs, DecodeOutput, padded_sizes
+from minivllm_runtime.worker.cuda_graphs import GraphOutput, StepGraphs
 from minivllm_runtime.worker.input_batch import InputBatch
 from minivllm_runtime.worker.kv_cache import KVCacheTensors
 from minivllm_runtime.worker.request_states import RequestStates
@@ -75,18 +75,18 @@ class ModelRunner:
         self._block_size = kv_cache.block_size
         self._requests: dict[str, EngineRequest] = {}
         self._in_flight: deque[_InFlight] = deque()
-        self._graphs = DecodeGraphs(self._decode, states, self._block_size)
+        self._graphs = StepGraphs(self._run_greedily, states, self._block_size)
         states.pad_with(kv_cache.padding_block)
 
     @torch.inference_mode()
-    def warm_up(self) -> None:
-        """Compile what prompts need and capture the decode steps, so that no request has to wait for it; CUDA only."""
+    def warm_up(self, max_num_batched_tokens: int) -> None:
+        """Capture steps as graphs, so that none has to be launched kernel by kernel, and none compiles; CUDA only."""
         states = self._states
         for length in _WARM_UP_PROMPTS:
             num_tokens = min(length, states.token_ids.shape[1])
             probe = RequestStates(1, num_tokens, self._block_size, states.token_ids.device)
             self._run_probe(probe, num_tokens)
-        self._graphs.capture(padded_sizes(states.padding_slot))
+        self._graphs.capture(states.padding_slot, max_num_batched_tokens)
         torch.cuda.synchronize()
 
     def add_request(self, request: EngineRequest, grammar: GrammarState | None = None) -> None:
@@ -108,16 +108,16 @@ class ModelRunner:
         columns = StepColumns.of(rows)
         self._apply_changes(output, columns)
         scores_prompts = self._prompt_scorer.has_work(rows)
-        decoded = None if scores_prompts else self._graphs.replay(columns)
+        replayed = None if scores_prompts else self._graphs.replay(columns)
         prompt_scores: tuple[PromptScores, ...] = ()
-        if decoded is None:
+        if replayed is None:
             batch = InputBatch.build(rows, self._states, self._block_size)
             hidden = self._hidden(batch)
             if scores_prompts:
                 prompt_scores = self._prompt_scorer.score(rows, hidden)
             sampled = self._sample(batch, hidden, rows)
         else:
-            sampled = self._sample_decoded(rows, columns, decoded)
+            sampled = self._sample_replayed(rows, columns, replayed)
         self._in_flight.append(
             _InFlight(output.step_id, HostCopy(sampled.ids), sampled.scores, sampled.grammars, prompt_scores)
         )
@@ -202,8 +202,8 @@ class ModelRunner:
         self._states.token_ids[batch.next_slots, batch.next_positions] = sampled.ids
         return sampled
 
-    def _decode(self, batch: InputBatch) -> DecodeOutput:
-        """The part of a decode step that a graph holds. The most probable ids are right for most requests."""
+    def _run_greedily(self, batch: InputBatch) -> GraphOutput:
+        """The part of a step that a graph holds. The most probable ids are right for most requests."""
         # Imported here: a CPU needs no kernels.
         from minivllm_kernels.greedy_sample import greedy_sample
 
@@ -211,10 +211,10 @@ class ModelRunner:
         sampled = greedy_sample(
             logits[:, : self._num_sampled_ids], self._states.token_ids, batch.next_slots, batch.next_positions
         )
-        return DecodeOutput(logits, sampled)
+        return GraphOutput(logits, sampled)
 
-    def _sample_decoded(
-        self, rows: Sequence[ScheduledRequest], columns: StepColumns, output: DecodeOutput
+    def _sample_replayed(
+        self, rows: Sequence[ScheduledRequest], columns: StepColumns, output: GraphOutput
     ) -> Sampled:
         """What rows of a replayed graph sample. Where that is not the most probable id, replace it."""
         logits, ids = output
@@ -226,7 +226,9 @@ class ModelRunner:
         if self._sampler.is_plain(columns.request_ids):
             return Sampled(ids, None)
         sampled = self._sampler.sample(logits, rows)
-        places = torch.tensor([[self._states.slot(row.request_id), row.start + 1] for row in rows])
+        places = torch.tensor(
+            [[self._states.slot(row.request_id), row.start + row.num_tokens] for row in rows]
+        )
         slots, positions = upload(places, ids.device).unbind(1)
         self._states.token_ids[slots, positions] = sampled.ids
         return sampled

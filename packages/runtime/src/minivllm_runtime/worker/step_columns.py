@@ -21,6 +21,11 @@ class StepColumns(NamedTuple):
         return cls(*zip(*rows, strict=True))
 
     @property
+    def num_tokens(self) -> int:
+        """Tokens of all rows."""
+        return sum(self.nums_tokens)
+
+    @property
     def are_decodes(self) -> bool:
         """Whether every row computes one token."""
         return self.nums_tokens.count(1) == len(self.nums_tokens)
