@@ -7,6 +7,7 @@ import typer
 
 from minivllm_bench.command_options import command
 from minivllm_bench.errors import BenchError, InvalidSetting
+from minivllm_bench.kernels_command import kernels
 from minivllm_bench.live.cli import CalibrateOptions, TruthOptions, calibrate_engine, truth
 from minivllm_bench.offline_command import OfflineOptions, offline
 from minivllm_bench.scheduler_command import scheduler
@@ -24,6 +25,7 @@ INTERRUPTED = 130
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 app.command("offline")(command(OfflineOptions, offline))
 app.command()(scheduler)
+app.command()(kernels)
 app.command("serve")(command(ServeOptions, serve))
 app.command("soak")(command(SoakOptions, soak))
 app.command("simulate")(command(SimulateOptions, simulate))

@@ -1,0 +1,192 @@
+"""The operations of a decoder on a CUDA device, each against the time that its bytes and its arithmetic take at least.
+
+Every operation is captured in a CUDA graph that runs it over several sets of inputs, more than the cache holds, and
+the median of several replays counts: neither launches nor repeated reads flatter it or hurt it.
+"""
+
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from minivllm_bench.engines.dummy_model import write_dummy_model
+from minivllm_runtime.attention.step_attention import BatchLayout
+from minivllm_runtime.device.choose_ops import choose_ops
+from minivllm_runtime.device.interface import DeviceOps
+from minivllm_runtime.layers.rotary import RotaryTables
+from minivllm_runtime.loader.hf_config import read_hf_config
+from minivllm_runtime.models.model_config import ModelConfig
+from minivllm_scheduler.simulation import DeviceSheet
+
+_BLOCK_SIZE = 16
+_WORKING_SET_BYTES = 2**28
+"""Several times the largest cache of a GPU."""
+_REPLAYS = 15
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCost:
+    """One operation on one shape.
+
+    Attributes:
+        operation: Its name and what it works on.
+        seconds: Of one call.
+        moved_bytes: Inputs read once and outputs written once.
+        flops: Multiplications and additions.
+        least_seconds: What the device's copy and product rates allow.
+    """
+
+    operation: str
+    seconds: float
+    moved_bytes: int
+    flops: int
+    least_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    operation: str
+    moved_bytes: int
+    flops: int
+    make: Callable[[], Callable[[], object]]
+    """Draws a set of inputs and returns the call on it."""
+
+
+def measure_kernels(
+    config: Mapping[str, Any],
+    dtype: torch.dtype,
+    ceilings: DeviceSheet,
+    *,
+    rows: Sequence[int],
+    contexts: Sequence[int],
+) -> tuple[KernelCost, ...]:
+    """Time the operations of a model's shape on the current CUDA device.
+
+    Args:
+        config: Contents of a `config.json`.
+        dtype: Of weights, activations and KV cache: one of two bytes.
+        ceilings: Measured rates of the device.
+        rows: Numbers of tokens for projections and norms, and of requests for decode attention.
+        contexts: Tokens of each request for decode attention; prompts of that length for prefill attention.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        write_dummy_model(config, Path(folder))
+        shape = read_hf_config(Path(folder))
+    bench = _Bench(shape, dtype)
+    return tuple(_measure(case, ceilings) for case in bench.cases(rows, contexts))
+
+
+def _measure(case: _Case, ceilings: DeviceSheet) -> KernelCost:
+    num_sets = max(2, min(32, _WORKING_SET_BYTES // case.moved_bytes + 1))
+    with torch.inference_mode():
+        calls = [case.make() for _ in range(num_sets)]
+        for call in calls:
+            call()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            kept = [call() for call in calls]
+        seconds = statistics.median(_replay_seconds(graph) for _ in range(_REPLAYS)) / num_sets
+    del kept
+    least = max(case.moved_bytes / ceilings.bytes_per_s, case.flops / ceilings.flops_per_s)
+    return KernelCost(case.operation, seconds, case.moved_bytes, case.flops, least)
+
+
+def _replay_seconds(graph: torch.cuda.CUDAGraph) -> float:
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+    begin.record()
+    graph.replay()
+    end.record()
+    end.synchronize()
+    return float(begin.elapsed_time(end)) / 1000
+
+
+class _Bench:
+    """Makes the cases of one model's shape."""
+
+    def __init__(self, shape: ModelConfig, dtype: torch.dtype) -> None:
+        self._shape = shape
+        self._dtype = dtype
+        self._ops: DeviceOps = choose_ops(torch.device("cuda"), dtype, shape)
+
+    def cases(self, rows: Sequence[int], contexts: Sequence[int]) -> Iterator[_Case]:
+        """All cases, projections first."""
+        shape = self._shape
+        hidden, heads = shape.hidden_size, (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim
+        for num_rows in rows:
+            yield self._product("qkv", num_rows, heads, hidden)
+            yield self._product("o", num_rows, hidden, shape.num_heads * shape.head_dim)
+            yield self._product(
+                "gate, up and silu", num_rows, 2 * shape.intermediate_size, hidden, gated=True
+            )
+            yield self._product("down", num_rows, hidden, shape.intermediate_size)
+            yield self._product("head", num_rows, shape.vocab_size, hidden)
+            yield self._norm(num_rows)
+        for context in contexts:
+            for num_rows in rows:
+                yield self._attention(f"decode attention, context {context}", num_rows, context, 1)
+        for context in contexts:
+            yield self._attention(
+                f"prefill attention, prompts of {context}", max(1, 4096 // context), context, context
+            )
+
+    def _random(self, *shape: int) -> Tensor:
+        return torch.randn(shape, dtype=self._dtype, device="cuda")
+
+    def _product(
+        self, name: str, num_rows: int, num_outputs: int, num_inputs: int, *, gated: bool = False
+    ) -> _Case:
+        def make() -> Callable[[], object]:
+            weight, x = self._random(num_outputs, num_inputs), self._random(num_rows, num_inputs)
+            project = (self._ops.gated_linear if gated else self._ops.linear)(weight, None)
+            return lambda: project(x)
+
+        width = num_outputs // 2 if gated else num_outputs
+        elements = num_outputs * num_inputs + num_rows * (num_inputs + width)
+        flops = 2 * num_rows * num_outputs * num_inputs
+        return _Case(f"{name}, {num_rows} rows", elements * self._dtype.itemsize, flops, make)
+
+    def _norm(self, num_rows: int) -> _Case:
+        hidden = self._shape.hidden_size
+
+        def make() -> Callable[[], object]:
+            x, residual = self._random(num_rows, hidden), self._random(num_rows, hidden)
+            norm = self._ops.rms_norm(torch.ones(hidden, device="cuda"), 1e-5)
+            return lambda: norm.add(x, residual)
+
+        return _Case(f"add and norm, {num_rows} rows", 4 * num_rows * hidden * self._dtype.itemsize, 0, make)
+
+    def _attention(self, name: str, num_rows: int, context: int, query_len: int) -> _Case:
+        shape, num_blocks = self._shape, -(-context // _BLOCK_SIZE)
+        num_tokens, head_dim = num_rows * query_len, shape.head_dim
+        num_heads = shape.num_heads + 2 * shape.num_kv_heads
+
+        def make() -> Callable[[], object]:
+            pool = self._random(2, num_rows * num_blocks + 1, shape.num_kv_heads, _BLOCK_SIZE, head_dim)
+            tables = torch.randperm(num_rows * num_blocks, device="cuda").int().view(num_rows, num_blocks)
+            positions = torch.arange(context - query_len, context, device="cuda").repeat(num_rows)
+            blocks = tables.long().repeat_interleave(query_len, dim=0)
+            block_ids = blocks.gather(1, (positions // _BLOCK_SIZE)[:, None]).squeeze(1)
+            layout = BatchLayout(
+                query_lens=(query_len,) * num_rows,
+                context_lens=(context,) * num_rows,
+                query_start_loc=torch.arange(0, num_tokens + 1, query_len, dtype=torch.int32, device="cuda"),
+                context_lens_device=torch.full((num_rows,), context, dtype=torch.int32, device="cuda"),
+                block_tables=tables,
+                slot_mapping=block_ids * _BLOCK_SIZE + positions % _BLOCK_SIZE,
+            )
+            rotary = RotaryTables(positions, torch.rand(context, head_dim, device="cuda"))
+            heads = self._random(num_tokens, num_heads, head_dim)
+            step = self._ops.attention([pool], shape.num_heads, head_dim**-0.5).plan(layout)
+            return lambda: step.attend(0, heads, rotary)
+
+        elements = 2 * num_rows * context * shape.num_kv_heads * head_dim
+        elements += num_tokens * (num_heads + shape.num_heads) * head_dim
+        pairs = num_rows * (query_len * (context - query_len) + query_len * (query_len + 1) // 2)
+        flops = 4 * pairs * shape.num_heads * head_dim
+        return _Case(f"{name}, {num_rows} requests", elements * self._dtype.itemsize, flops, make)

@@ -1,0 +1,73 @@
+"""The command `minivllm-bench kernels`: every operation of a decoder against the device's own limits."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from minivllm_bench.engines.dummy_model import read_model_config
+from minivllm_bench.errors import InvalidSetting
+from minivllm_bench.machine import read_machine
+from minivllm_bench.placement import resolve_device
+from minivllm_bench.scheduler_command import parse_sizes
+from minivllm_bench.speed_limit import measure_ceilings
+
+SCHEMA = 1
+"""Raised when a field of the JSON changes its meaning or goes away."""
+
+
+def kernels(
+    *,
+    model_config: Annotated[
+        str, typer.Option(help="Shape: tinyllama-1.1b, qwen3-0.6b or a config.json.")
+    ] = "tinyllama-1.1b",
+    rows: Annotated[str, typer.Option(help="Comma-separated numbers of tokens, or requests.")] = "1,8,64,256",
+    contexts: Annotated[
+        str, typer.Option(help="Comma-separated lengths of contexts and prompts.")
+    ] = "256,1024,2048",
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures to this file.")] = None,
+) -> None:
+    """Time products, norms and attention of a model's shape on a CUDA device: microseconds, and share of the limit."""
+    config = read_model_config(model_config)
+    num_rows, lengths = parse_sizes(rows), parse_sizes(contexts)
+    if resolve_device("auto") != "cuda":
+        raise InvalidSetting("kernels needs a CUDA device, and this machine has none that PyTorch can use")
+    import torch
+
+    from minivllm_bench.kernel_bench import measure_kernels
+
+    dtype = {"float16": torch.float16}.get(config.get("torch_dtype", ""), torch.bfloat16)
+    ceilings = measure_ceilings()
+    costs = measure_kernels(config, dtype, ceilings, rows=num_rows, contexts=lengths)
+    table = Table(
+        title=f"{model_config}, {str(dtype).removeprefix('torch.')}",
+        caption=f"{ceilings.bytes_per_s / 1e12:.2f} TB/s copied, {ceilings.flops_per_s / 1e12:.0f} TFLOP/s",
+        caption_justify="left",
+        box=SIMPLE_HEAD,
+    )
+    table.add_column("operation", no_wrap=True)
+    for heading in ("µs", "TB/s", "TFLOP/s", "of limit"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for cost in costs:
+        table.add_row(
+            cost.operation,
+            f"{cost.seconds * 1e6:.1f}",
+            f"{cost.moved_bytes / cost.seconds / 1e12:.2f}",
+            f"{cost.flops / cost.seconds / 1e12:.0f}",
+            f"{cost.least_seconds / cost.seconds:.0%}",
+        )
+    Console().print(table)
+    if json_file is not None:
+        report = {
+            "schema": SCHEMA,
+            "machine": dataclasses.asdict(read_machine()),
+            "model": model_config,
+            "ceilings": {"bytes_per_s": ceilings.bytes_per_s, "flops_per_s": ceilings.flops_per_s},
+            "rows": [dataclasses.asdict(cost) for cost in costs],
+        }
+        json_file.write_text(json.dumps(report, indent=2) + "\n")
