@@ -1,4 +1,3 @@
-import asyncio
 import random
 
 import pytest
@@ -31,7 +30,7 @@ class MachineOfKnownCost:
         self.steps.append(MeasuredStep(load, seconds))
         return seconds
 
-    async def measure(self, workload):
+    def measure(self, workload):
         self.steps = []
         simulate(SimulatedEngine(config=CONFIG, num_blocks=8192), self, workload)
         return self.steps
@@ -42,7 +41,7 @@ def calibration():
     curve = TokenCurve((1, 8, 64, 512), (0.03, 0.035, 0.1, 0.5))
     machine = MachineOfKnownCost(LinearCost(token_curve=curve, per_row_s=1e-3, per_context_token_s=1e-6), 0.1)
     told = []
-    return asyncio.run(calibrate(machine.measure, told.append)), told, machine.cost
+    return calibrate(machine.measure, told.append), told, machine.cost
 
 
 def test_the_traffic_of_a_calibration_shows_what_steps_cost(calibration):

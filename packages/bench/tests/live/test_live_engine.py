@@ -1,5 +1,3 @@
-import asyncio
-
 import pytest
 
 pytest.importorskip("minivllm_runtime")
@@ -31,12 +29,7 @@ def engine(tiny_llama):
 
 def served(engine, *workloads):
     """Report and steps of each workload."""
-
-    async def serve_all():
-        async with engine.started():
-            return [(await engine.serve(workload), engine.take_steps()) for workload in workloads]
-
-    return asyncio.run(serve_all())
+    return [(engine.serve(workload), engine.take_steps()) for workload in workloads]
 
 
 def test_every_request_is_served_and_every_step_measured(engine):
@@ -66,7 +59,7 @@ def test_one_workload_after_another(engine):
 def test_the_simulator_gets_the_same_engine(engine):
     simulated = engine.simulated
     assert simulated.config.max_num_batched_tokens == 512
-    assert simulated.num_blocks == engine._engine.num_blocks
+    assert simulated.num_blocks == engine._built.num_blocks
     assert not simulated.run_ahead
 
 

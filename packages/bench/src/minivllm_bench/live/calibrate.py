@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -75,8 +75,8 @@ class Calibration:
     held_out_error: PredictionError
 
 
-async def calibrate(
-    measure: Callable[[Workload], Awaitable[Sequence[MeasuredStep]]], announce: Callable[[str], None]
+def calibrate(
+    measure: Callable[[Workload], Sequence[MeasuredStep]], announce: Callable[[str], None]
 ) -> Calibration:
     """Measures all phases and fits.
 
@@ -85,14 +85,14 @@ async def calibrate(
         announce: Told in a few words what happens next.
     """
     announce("warm-up")
-    await measure(WARM_UP)
+    measure(WARM_UP)
     steps: list[MeasuredStep] = []
     for number in range(ROUNDS):
         for phase in PHASES:
             announce(f"round {number + 1} of {ROUNDS}: {phase.arrivals}")
-            steps += await measure(dataclasses.replace(phase, seed=number))
+            steps += measure(dataclasses.replace(phase, seed=number))
     announce("steps that the fit does not see")
-    held_out = await measure(HELD_OUT)
+    held_out = measure(HELD_OUT)
     return fit(steps, held_out)
 
 

@@ -1,8 +1,7 @@
 """The commands `minivllm-bench calibrate` and `minivllm-bench truth`."""
 
-import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeVar
@@ -78,12 +77,12 @@ def calibrate_engine(chosen: CalibrateOptions) -> None:
     )
     machine = read_machine()
 
-    async def run(engine: "LiveEngine", announce: Callable[[str], None]) -> Calibration:
-        async def measure(workload: Workload) -> Sequence[MeasuredStep]:
-            await engine.serve(workload)
+    def run(engine: "LiveEngine", announce: Callable[[str], None]) -> Calibration:
+        def measure(workload: Workload) -> Sequence[MeasuredStep]:
+            engine.serve(workload)
             return engine.take_steps()
 
-        return await calibrate(measure, announce)
+        return calibrate(measure, announce)
 
     calibration, _ = _with_engine(settings, run)
     Console().print(_table(calibration, settings, machine))
@@ -98,12 +97,12 @@ def truth(chosen: TruthOptions) -> None:
     workload = _workload(chosen)
     machine = read_machine()
 
-    async def run(engine: "LiveEngine", announce: Callable[[str], None]) -> LiveReport:
+    def run(engine: "LiveEngine", announce: Callable[[str], None]) -> LiveReport:
         announce("warm-up")
         num_requests = min(chosen.requests, WARM_UP_REQUESTS)
-        await engine.serve(dataclasses.replace(workload, num_requests=num_requests, seed=chosen.seed + 1))
+        engine.serve(dataclasses.replace(workload, num_requests=num_requests, seed=chosen.seed + 1))
         announce(f"{chosen.requests} requests in real time")
-        return await engine.serve(workload)
+        return engine.serve(workload)
 
     live, simulated = _with_engine(calibrated.settings, run)
     figures = comparison.compare(live, simulate(simulated, calibrated.cost, workload))
@@ -127,9 +126,9 @@ def _workload(chosen: TruthOptions) -> SyntheticWorkload:
 
 
 def _with_engine(
-    settings: EngineSettings, run: Callable[["LiveEngine", Callable[[str], None]], Awaitable[T]]
+    settings: EngineSettings, run: Callable[["LiveEngine", Callable[[str], None]], T]
 ) -> tuple[T, SimulatedEngine]:
-    """What `run` returns for a started engine, and that engine for the simulator; a status line says what goes on."""
+    """What `run` returns for a loaded engine, and that engine for the simulator; a status line says what goes on."""
     try:
         from minivllm_bench.live.live_engine import LiveEngine
     except ModuleNotFoundError as error:
@@ -138,12 +137,7 @@ def _with_engine(
         ) from error
     with Console(stderr=True).status(f"loading {settings.model}") as status:
         engine = LiveEngine.load(settings)
-
-        async def started() -> T:
-            async with engine.started():
-                return await run(engine, status.update)
-
-        return asyncio.run(started()), engine.simulated
+        return run(engine, status.update), engine.simulated
 
 
 def _check_folder(json_file: Path | None) -> None:
