@@ -10,7 +10,6 @@ import minivllm_kernels.reference
 
 MORE_OPS = {
     "rms_norm": ("add_rms_norm", "rms_norm_heads"),
-    "gemv": ("gated_gemv",),
     "paged_decode_attention": ("rotate_cache_and_attend",),
 }
 """Ops in the module of another one."""

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from minivllm_kernels.early_launch import early_launch, let_next_start, wait_for_inputs
-from minivllm_kernels.tensor_checks import require_dense_rows, require_even_rows, require_linear
+from minivllm_kernels.tensor_checks import require_dense_rows, require_linear
 
 
 class GemvConfig(NamedTuple):
@@ -69,42 +69,6 @@ def gemv(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
     return output
 
 
-def gated_gemv(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """Multiply one vector by the matrices of a gate and of what it gates (SwiGLU; Shazeer, 2020).
-
-    Args:
-        x: `[1, K]`.
-        weight: `[2N, K]`, dtype of `x`, contiguous: the gate's rows, then the others.
-        bias: `[2N]`, dtype of `x`.
-
-    Returns:
-        `[1, N]`, silu(first half of x · weightᵀ (+ bias)) · second half; rounded once to the dtype of `x`.
-
-    Raises:
-        InvalidTensor: The shapes, dtypes or layouts do not fit each other, or `x` has not one row.
-    """
-    require_linear(x, weight, bias, num_rows=1)
-    require_dense_rows("x", x)
-    require_even_rows("weight", weight)
-    num_rows, row_size = weight.shape[0] // 2, weight.shape[1]
-    config = gemv_config(weight.shape[0], row_size)
-    rows = max(config.rows // 2, 1)
-    output = torch.empty((1, num_rows), dtype=x.dtype, device=x.device)
-    _gated_gemv_kernel[(triton.cdiv(num_rows, rows),)](
-        output,
-        x,
-        weight,
-        bias,
-        num_rows,
-        ROW_SIZE=row_size,
-        ROWS=rows,
-        TILE_K=config.tile_k,
-        num_warps=config.num_warps,
-        **early_launch(x.device),
-    )
-    return output
-
-
 @triton.jit
 def _gemv_kernel(
     output_ptr,
@@ -127,41 +91,9 @@ def _gemv_kernel(
     for first in tl.static_range(TILE_K, ROW_SIZE, TILE_K):
         weight = _load_tile(weight_ptr, rows, row_mask, first, ROW_SIZE, TILE_K)
         products += weight.to(tl.float32) * _load_x(x_ptr, first, ROW_SIZE, TILE_K)
-    output = _add_bias(tl.sum(products, axis=1), bias_ptr, rows, row_mask)
-    tl.store(output_ptr + rows, output.to(output_ptr.dtype.element_ty), mask=row_mask)
-
-
-@triton.jit
-def _gated_gemv_kernel(
-    output_ptr,
-    x_ptr,
-    weight_ptr,
-    bias_ptr,
-    num_rows,
-    ROW_SIZE: tl.constexpr,
-    ROWS: tl.constexpr,
-    TILE_K: tl.constexpr,
-    EARLY: tl.constexpr,
-):
-    """One program computes ROWS elements of the output, from as many rows of each half of the weight."""
-    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    row_mask = rows < num_rows
-    let_next_start(EARLY)
-    gate_weight = _load_tile(weight_ptr, rows, row_mask, 0, ROW_SIZE, TILE_K)
-    up_weight = _load_tile(weight_ptr, num_rows + rows, row_mask, 0, ROW_SIZE, TILE_K)
-    wait_for_inputs(EARLY)
-    x = _load_x(x_ptr, 0, ROW_SIZE, TILE_K)
-    gate_products = gate_weight.to(tl.float32) * x
-    up_products = up_weight.to(tl.float32) * x
-    for first in tl.static_range(TILE_K, ROW_SIZE, TILE_K):
-        gate_weight = _load_tile(weight_ptr, rows, row_mask, first, ROW_SIZE, TILE_K)
-        up_weight = _load_tile(weight_ptr, num_rows + rows, row_mask, first, ROW_SIZE, TILE_K)
-        x = _load_x(x_ptr, first, ROW_SIZE, TILE_K)
-        gate_products += gate_weight.to(tl.float32) * x
-        up_products += up_weight.to(tl.float32) * x
-    gate = _add_bias(tl.sum(gate_products, axis=1), bias_ptr, rows, row_mask)
-    up = _add_bias(tl.sum(up_products, axis=1), bias_ptr, num_rows + rows, row_mask)
-    output = gate * tl.sigmoid(gate) * up
+    output = tl.sum(products, axis=1)
+    if bias_ptr is not None:
+        output += tl.load(bias_ptr + rows, mask=row_mask, other=0.0).to(tl.float32)
     tl.store(output_ptr + rows, output.to(output_ptr.dtype.element_ty), mask=row_mask)
 
 
@@ -179,11 +111,3 @@ def _load_x(x_ptr, first, ROW_SIZE: tl.constexpr, TILE_K: tl.constexpr):
     """The matching elements of the vector: `[1, TILE_K]` float32."""
     elements = first + tl.arange(0, TILE_K)
     return tl.load(x_ptr + elements, mask=elements < ROW_SIZE, other=0.0).to(tl.float32)[None, :]
-
-
-@triton.jit
-def _add_bias(output, bias_ptr, rows, row_mask):
-    """Add what the bias has for `rows`, if there is one."""
-    if bias_ptr is not None:
-        output += tl.load(bias_ptr + rows, mask=row_mask, other=0.0).to(tl.float32)
-    return output

@@ -167,9 +167,3 @@ def _require_places(slots: torch.Tensor, positions: torch.Tensor, token_ids: tor
     for name, tensor in (("slots", slots), ("token_ids", token_ids)):
         require_dtype(name, tensor, torch.int64)
     require_dtype("positions", positions, torch.int64, torch.int32)
-
-
-def require_even_rows(name: str, tensor: torch.Tensor) -> None:
-    """Raise `InvalidTensor` unless the first dimension of `tensor` can be halved."""
-    if tensor.shape[0] % 2:
-        raise InvalidTensor(f"{name} has {tensor.shape[0]} rows, expected an even number")

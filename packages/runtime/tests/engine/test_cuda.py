@@ -1,5 +1,7 @@
 """The same engine on a CUDA device: the Triton backend, greedy in float32, against `transformers` on the CPU."""
 
+import warnings
+
 import pytest
 import torch
 
@@ -36,4 +38,26 @@ def test_prefix_hits(run_ahead):
     built = engine_of(model_of("llama 9/3 heads"), device="cuda", run_ahead=run_ahead)
     ids, _ = run(built, PROMPTS)
     assert run(built, PROMPTS) == (ids, [(len(prompt) - 1) // 4 * 4 for prompt in PROMPTS])
+    assert ids == expected("llama 9/3 heads")
+
+
+@both_modes
+def test_captured_steps_give_what_steps_launched_kernel_by_kernel_give(run_ahead):
+    captured = engine_of(model_of("qwen3"), device="cuda", run_ahead=run_ahead)
+    launched = engine_of(model_of("qwen3"), device="cuda", run_ahead=run_ahead)
+    launched.core._runner._graphs.replay = lambda columns: None
+    assert run(captured, PROMPTS, steps_between=1) == run(launched, PROMPTS, steps_between=1)
+
+
+@both_modes
+def test_a_run_never_waits_for_the_device_but_for_its_ids(run_ahead):
+    built = engine_of(model_of("llama 9/3 heads"), device="cuda", run_ahead=run_ahead)
+    run(built, PROMPTS)  # what is allocated and compiled but once
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the debug mode calls itself a prototype
+        torch.cuda.set_sync_debug_mode("error")
+    try:
+        ids, _ = run(built, PROMPTS)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
     assert ids == expected("llama 9/3 heads")

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from minivllm_kernels.gemv import gated_gemv, gemv
+from minivllm_kernels.gemv import gemv
 from minivllm_kernels.rms_norm import add_rms_norm, rms_norm, rms_norm_heads
 from minivllm_kernels.silu_and_mul import silu_and_mul
 from minivllm_runtime.attention.triton_backend import TritonAttentionBackend
@@ -56,14 +56,9 @@ class TritonOps:
         return TritonNorm(weight.to(self._dtype), eps)
 
     def gated_linear(self, weight: Tensor, bias: Tensor | None) -> Projection:
-        """A product by cuBLAS, then its halves joined; for a single token both in one kernel."""
-
-        def project(x: Tensor) -> Tensor:
-            if x.shape[0] == 1:
-                return gated_gemv(x, weight, bias)
-            return silu_and_mul(functional.linear(x, weight, bias))
-
-        return project
+        """A product, then its halves joined."""
+        project = self.linear(weight, bias)
+        return lambda x: silu_and_mul(project(x))
 
     def attention(self, pools: Sequence[Tensor], num_heads: int, scale: float) -> TritonAttentionBackend:
         """The paged kernels."""
