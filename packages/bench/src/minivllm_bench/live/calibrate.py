@@ -35,6 +35,7 @@ def _phase(
 
 WARM_UP: Final = _phase(8, 16, UniformLength(1, 300), FixedLength(4))
 PHASES: Final = (
+    _phase(1, 48, UniformLength(1, 160), FixedLength(2)),
     _phase(1, 16, UniformLength(1, 512), UniformLength(4, 12)),
     _phase(2, 4, UniformLength(1000, 1800), FixedLength(32)),
     _phase(4, 16, UniformLength(1, 400), UniformLength(8, 48)),
@@ -43,7 +44,8 @@ PHASES: Final = (
     _phase(32, 64, UniformLength(1, 128), UniformLength(8, 48)),
     _phase(64, 128, UniformLength(1, 64), UniformLength(8, 32)),
 )
-"""Users who each wait for their answer: n of them make steps of n decodes, with prompts in between."""
+"""Users who each wait for their answer: n of them make steps of n decodes, with prompts in between. The many short answers
+to one user tell the cost of a prompt's tokens from that of as many rows."""
 ROUNDS: Final = 2
 """Times that the phases are run, so that no slow half minute of the machine falls on one kind of step alone."""
 HELD_OUT: Final = SyntheticWorkload(
