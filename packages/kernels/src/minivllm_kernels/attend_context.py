@@ -11,6 +11,9 @@ import torch
 import triton
 import triton.language as tl
 
+from minivllm_kernels.attention_config import AttentionConfig, head_tile_size
+from minivllm_kernels.early_launch import early_launch
+
 
 def widens_dot(tensor: torch.Tensor) -> bool:
     """Whether the operands of `tl.dot` must become float32 first.
@@ -18,6 +21,24 @@ def widens_dot(tensor: torch.Tensor) -> bool:
     Triton's interpreter, which is what runs on CPU tensors, multiplies the bit patterns of bfloat16.
     """
     return tensor.is_cpu and tensor.dtype is torch.bfloat16
+
+
+def launch_constants(
+    heads: torch.Tensor, key_cache: torch.Tensor, group_size: int, config: AttentionConfig
+) -> dict[str, int | bool]:
+    """What the launches of both kernels have in common, by the names of their parameters."""
+    _, _, block_size, head_dim = key_cache.shape
+    return {
+        "BLOCK_SIZE": block_size,
+        "GROUP_SIZE": group_size,
+        "HEAD_DIM": head_dim,
+        "TILE_DIM": head_tile_size(head_dim),
+        "TILE_KV": config.tile_kv,
+        "WIDEN_DOT": widens_dot(heads),
+        "num_warps": config.num_warps,
+        "num_stages": config.num_stages,
+        **early_launch(heads.device),
+    }
 
 
 @triton.jit

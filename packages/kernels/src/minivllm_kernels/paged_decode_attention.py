@@ -12,8 +12,8 @@ import torch
 import triton
 import triton.language as tl
 
-from minivllm_kernels.attend_context import attend_context, locate, widens_dot
-from minivllm_kernels.attention_config import decode_config, head_tile_size
+from minivllm_kernels.attend_context import attend_context, launch_constants, locate
+from minivllm_kernels.attention_config import decode_config
 from minivllm_kernels.early_launch import early_launch, let_next_start, wait_for_inputs
 from minivllm_kernels.tensor_checks import require_cos_sin, require_paged_attention, require_shape
 
@@ -125,16 +125,8 @@ def _attend(
         heads.stride(),
         caches[0].stride(),
         block_tables.stride(0),
-        BLOCK_SIZE=block_size,
-        GROUP_SIZE=group_size,
-        HEAD_DIM=head_dim,
-        TILE_DIM=head_tile_size(head_dim),
         TILE_ROWS=config.tile_rows,
-        TILE_KV=config.tile_kv,
-        WIDEN_DOT=widens_dot(heads),
-        num_warps=config.num_warps,
-        num_stages=config.num_stages,
-        **early_launch(heads.device),
+        **launch_constants(heads, caches[0], group_size, config),
     )
     if num_splits > 1:
         _merge_splits_kernel[(batch_size * num_heads,)](

@@ -12,9 +12,9 @@ import torch
 import triton
 import triton.language as tl
 
-from minivllm_kernels.attend_context import attend_context, widens_dot
-from minivllm_kernels.attention_config import head_tile_size, prefill_config
-from minivllm_kernels.early_launch import early_launch, let_next_start, wait_for_inputs
+from minivllm_kernels.attend_context import attend_context, launch_constants
+from minivllm_kernels.attention_config import prefill_config
+from minivllm_kernels.early_launch import let_next_start, wait_for_inputs
 from minivllm_kernels.tensor_checks import require_paged_attention, require_query_start_loc
 
 
@@ -53,7 +53,7 @@ def paged_prefill_attention(
     num_requests = block_tables.shape[0]
     require_query_start_loc(query_start_loc, num_requests)
     num_tokens, num_heads, head_dim = query.shape
-    _, num_kv_heads, block_size, _ = key_cache.shape
+    num_kv_heads = key_cache.shape[1]
     group_size = num_heads // num_kv_heads
     config = prefill_config(head_dim, query.element_size(), group_size, max_query_len)
     tile_q = max(config.tile_rows // triton.next_power_of_2(group_size), 1)
@@ -71,16 +71,8 @@ def paged_prefill_attention(
         query.stride(),
         key_cache.stride(),
         block_tables.stride(0),
-        BLOCK_SIZE=block_size,
-        GROUP_SIZE=group_size,
-        HEAD_DIM=head_dim,
-        TILE_DIM=head_tile_size(head_dim),
         TILE_Q=tile_q,
-        TILE_KV=config.tile_kv,
-        WIDEN_DOT=widens_dot(query),
-        num_warps=config.num_warps,
-        num_stages=config.num_stages,
-        **early_launch(query.device),
+        **launch_constants(query, key_cache, group_size, config),
     )
     return output
 
