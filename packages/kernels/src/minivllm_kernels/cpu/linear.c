@@ -1,8 +1,8 @@
 /* Matrix product with a packed bfloat16 weight. */
 #include "bf16.h"
 
-/* Rows of x that stay in the second-level cache while the weight passes by. */
-enum { CHUNK_ROWS = 192 };
+/* Rows of one task, a multiple of the largest tile: few enough that many cores find work in a prompt. */
+enum { TASK_ROWS = 96 };
 
 INLINE void linear_tile(const int rows, const bf16 *x, int64_t inner, const bf16 *panel, const float *bias, bf16 *y,
                         int64_t stride, int64_t columns) {
@@ -38,12 +38,13 @@ static void linear_panel(int64_t rows, const bf16 *x, int64_t inner, const bf16 
 void linear(const bf16 *x, const bf16 *weight, const float *bias, bf16 *y, int64_t rows, int64_t inner, int64_t outer,
             int threads) {
     int64_t panels = (outer + PANEL - 1) / PANEL;
-    int64_t chunks = (rows + CHUNK_ROWS - 1) / CHUNK_ROWS;
+    int64_t tasks = (rows + TASK_ROWS - 1) / TASK_ROWS;
+    /* Panels come first: a thread's share is some panels with all their rows, and all shares are alike. */
 #pragma omp parallel for collapse(2) schedule(static) num_threads(threads)
-    for (int64_t chunk = 0; chunk < chunks; chunk++)
-        for (int64_t p = 0; p < panels; p++) {
-            int64_t first = chunk * CHUNK_ROWS, left = rows - first, column = p * PANEL;
-            linear_panel(left < CHUNK_ROWS ? left : CHUNK_ROWS, x + first * inner, inner,
+    for (int64_t p = 0; p < panels; p++)
+        for (int64_t task = 0; task < tasks; task++) {
+            int64_t first = task * TASK_ROWS, left = rows - first, column = p * PANEL;
+            linear_panel(left < TASK_ROWS ? left : TASK_ROWS, x + first * inner, inner,
                          weight + column * inner, bias ? bias + column : 0, y + first * outer + column, outer,
                          outer - column);
         }
