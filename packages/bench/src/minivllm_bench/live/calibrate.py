@@ -44,8 +44,8 @@ PHASES: Final = (
     _phase(32, 64, UniformLength(1, 128), UniformLength(8, 48)),
     _phase(64, 128, UniformLength(1, 64), UniformLength(8, 32)),
 )
-"""Users who each wait for their answer: n of them make steps of n decodes, with prompts in between. The many short answers
-to one user tell the cost of a prompt's tokens from that of as many rows."""
+"""Users who each wait for their answer: n of them make steps of n decodes, with prompts in between. The many short
+answers to one user tell the cost of a prompt's tokens from that of as many rows."""
 ROUNDS: Final = 2
 """Times that the phases are run, so that no slow half minute of the machine falls on one kind of step alone."""
 HELD_OUT: Final = SyntheticWorkload(
