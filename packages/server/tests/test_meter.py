@@ -50,8 +50,8 @@ def test_a_generation_of_two_choices(metrics, clock):
 def test_what_ends_early_has_no_latency(metrics, clock):
     meter = Meter(metrics, clock, started_at=0.0, num_choices=3)
     meter.add([ChoiceDelta(0, "a", (1,), "stop")])
-    meter.end_early("error")
-    meter.end_early("abort")
+    assert meter.end_early("error") == 2
+    assert meter.end_early("abort") == 0
     assert value(metrics, "request_success_total", finished_reason="error") == 2
     assert value(metrics, "request_success_total", finished_reason="abort") == 0
     assert value(metrics, "e2e_request_latency_seconds_count") == 0

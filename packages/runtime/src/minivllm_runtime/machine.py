@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 import torch
 
+from minivllm_kernels.cpu.library import load_library
+from minivllm_kernels.errors import CpuKernelsUnavailable
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceFacts:
@@ -27,6 +30,15 @@ class DeviceFacts:
 def read_devices() -> tuple[DeviceFacts, ...]:
     """The CPU, then every CUDA device that the tensor library can use."""
     return (_read_cpu(), *(_read_cuda(index) for index in range(torch.cuda.device_count())))
+
+
+def obstacle_to_cpu_kernels() -> str | None:
+    """What keeps the compiled kernels from running here; None if nothing does."""
+    try:
+        load_library()
+    except CpuKernelsUnavailable as reason:
+        return str(reason)
+    return None
 
 
 def _read_cpu() -> DeviceFacts:

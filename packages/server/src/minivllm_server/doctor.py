@@ -8,7 +8,7 @@ from typing import NamedTuple
 from minivllm_runtime.config import EngineConfig
 from minivllm_runtime.errors import MinivllmError
 from minivllm_runtime.loader.checkpoint import open_checkpoint
-from minivllm_runtime.machine import read_devices
+from minivllm_runtime.machine import obstacle_to_cpu_kernels, read_devices
 
 OUR_PACKAGES = (
     "minivllm-server",
@@ -48,6 +48,9 @@ def examine(config: EngineConfig) -> Iterator[Finding]:
     has_gpu = any(device.kind != "cpu" for device in devices)
     if config.device == "cuda" and not has_gpu:
         yield Finding("device", "cuda was asked for, and there is no CUDA device", is_good=False)
+    if not has_gpu:
+        obstacle = obstacle_to_cpu_kernels()
+        yield Finding("cpu kernels", "compiled" if obstacle is None else f"PyTorch's, slower: {obstacle}")
     yield _examine_model(config)
 
 

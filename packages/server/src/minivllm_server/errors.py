@@ -111,6 +111,8 @@ def _from_validation(violations: Sequence[Any]) -> ApiError:
     first = violations[0]
     if first["type"] == "json_invalid":
         return ApiError(400, f"the body is not valid JSON: {first['ctx']['error']}", code="invalid_json")
+    if isinstance(first["input"], bytes):  # nothing took it for JSON
+        return ApiError(400, "the body must be a JSON object, sent with Content-Type: application/json")
     location = [part for part in first["loc"] if part != "body"]
     param = str(location[0]) if location else None
     return ApiError(400, describe_violation(first, location), param=param)

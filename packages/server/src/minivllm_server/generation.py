@@ -89,13 +89,13 @@ class Generation:
                 self._count(deltas)
                 yield deltas
         except MinivllmError:
-            self._meter.end_early("error")
+            self._end_early("error")
             raise
 
     async def aclose(self) -> None:
         """Aborts whatever is unfinished."""
         await self._submission.aclose()
-        self._meter.end_early("abort")
+        self._end_early("abort")
         usage = self.usage.usage()
         self._exchange.details |= {
             "prompt_tokens": usage.prompt_tokens,
@@ -111,6 +111,9 @@ class Generation:
                 for delta in deltas:
                     whole.merge(delta)
         return whole.take()
+
+    def _end_early(self, reason: str) -> None:
+        self._finish_reasons += [reason] * self._meter.end_early(reason)
 
     def _count(self, deltas: tuple[ChoiceDelta, ...]) -> None:
         self.usage.add(deltas)

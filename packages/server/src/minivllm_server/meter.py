@@ -36,11 +36,15 @@ class Meter:
                 if self._num_open == 0:
                     self._metrics.observe_request(now - self._started_at)
 
-    def end_early(self, reason: str) -> None:
-        """Counts the choices that have not ended, for one of `FINISH_REASONS`; nothing is added after this."""
-        for _ in range(self._num_open):
+    def end_early(self, reason: str) -> int:
+        """Counts the choices that have not ended, for one of `FINISH_REASONS`, and says how many they are.
+
+        Nothing is added after this.
+        """
+        num_ended, self._num_open = self._num_open, 0
+        for _ in range(num_ended):
             self._metrics.count_end(reason)
-        self._num_open = 0
+        return num_ended
 
     def _add_tokens(self, index: int, num_tokens: int, now: float) -> None:
         self._metrics.count_generated(num_tokens)

@@ -286,3 +286,10 @@ class TestOfficialClient:
                 return await asyncio.gather(*(read(api) for _ in range(20)))
 
         assert set(asyncio.run(read_many())) == {"hello"}
+
+
+def test_a_part_of_another_kind_is_told_what_a_part_is(server):
+    parts = [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "x"}}]
+    answer = server.client.post(CHAT_PATH, json={"messages": [{"role": "user", "content": parts}]})
+    assert answer.status_code == 400
+    assert "{'type': 'text', 'text': …}" in answer.json()["error"]["message"]

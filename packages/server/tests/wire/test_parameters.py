@@ -240,3 +240,9 @@ def test_a_lone_surrogate_in_a_prompt_is_refused(server, prompt):
 def test_a_lone_surrogate_elsewhere_breaks_nothing(server, fields):
     assert post_text(server, json.dumps({"prompt": "a", **fields})).status_code in {200, 400, 404}
     assert server.works()
+
+
+def test_a_body_that_is_not_sent_as_json_is_told_so(server):
+    answer = server.client.post(PATH, content='{"prompt": "a"}', headers={"content-type": "text/plain"})
+    assert answer.status_code == 400
+    assert "Content-Type: application/json" in answer.json()["error"]["message"]

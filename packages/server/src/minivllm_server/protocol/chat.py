@@ -50,7 +50,7 @@ def _join_parts(value: Any) -> Any:
         text = part.get("text") if kind == "text" else None
         if not isinstance(text, str):
             raise PydanticCustomError(
-                "content_part", "a part must be {{'type': 'text', 'text': …}}, other kinds are not supported"
+                "content_part", "a part must be {'type': 'text', 'text': …}, other kinds are not supported"
             )
         texts.append(text)
     return "".join(texts)
