@@ -57,7 +57,7 @@ class TruthOptions:
     """What to serve and to simulate; the help of each option says what it is."""
 
     cost: Annotated[Path, typer.Option(help="What calibrate wrote on this machine.")]
-    requests: options.Requests = 120
+    requests: options.Requests = 240
     arrivals: options.Arrivals = "poisson:2"
     prompt_len: options.PromptLen = "lognormal:80:0.7"
     output_len: options.OutputLen = "uniform:8:64"
