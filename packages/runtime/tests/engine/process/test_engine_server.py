@@ -37,12 +37,13 @@ class Gate(ScriptedModel):
 class Client:
     """A DEALER with a patience of ten seconds."""
 
-    def __init__(self, context, address):
+    def __init__(self, context, address, *, introduces_itself=True):
         self.socket = context.socket(zmq.DEALER)
         self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.setsockopt(zmq.RCVTIMEO, 10_000)
         self.socket.connect(address)
-        self.send(ToEngine.HELLO)
+        if introduces_itself:
+            self.send(ToEngine.HELLO)
         self.send(ToEngine.DESCRIBE)  # the answer says that the engine knows us
         while self.socket.recv_multipart()[0] != FromEngine.DESCRIPTION:
             pass
@@ -103,8 +104,8 @@ def served(tmp_path, **settings):
         thread.start()
         clients = []
 
-        def connect():
-            clients.append(Client(context, address))
+        def connect(**options):
+            clients.append(Client(context, address, **options))
             return clients[-1]
 
         try:
@@ -146,6 +147,27 @@ def test_a_client_that_is_gone_loses_its_requests_and_no_other_does(tmp_path):
             pass
         assert stats.num_blocks_in_use == 0
         assert not core.has_work
+
+
+def test_a_client_that_was_given_up_hears_of_it_and_the_engine_goes_on(tmp_path):
+    with served(tmp_path) as (model, _, connect, _):
+        model.open.set()
+        unknown, other = connect(introduces_itself=False), connect()
+        unknown.add("a")
+        assert unknown.receive() == "the engine gave this client up: it read nothing"
+        other.add("a")
+        assert other.token_ids("a") == {"a": list(b"some ")}
+
+
+def test_a_refused_request_stays_its_owner_s(tmp_path):
+    with served(tmp_path) as (model, _, connect, _):
+        owner, other = connect(), connect()
+        owner.add("a")
+        assert owner.answer() == Accepted("a")
+        other.add("a")
+        model.open.set()
+        assert isinstance(other.answer(), Refused)
+        assert owner.token_ids("a") == {"a": list(b"some ")}
 
 
 def test_an_abort_ends_a_request_and_everybody_hears_that_the_engine_rests(tmp_path):

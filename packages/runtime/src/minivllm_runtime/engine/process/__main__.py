@@ -29,9 +29,8 @@ _MOST_UNREAD_MESSAGES = 10_000
 
 def main() -> int:
     """Build and serve; the exit code is 0 only if the parent ended us."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # the terminal sends it to the whole group; the parent decides
+    # The terminal sends it to the whole group; the parent decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = _take_standard_output()
     config = msgspec.json.decode(sys.stdin.buffer.readline(), type=EngineConfig)
     folder = Path(tempfile.mkdtemp(prefix="minivllm-"))

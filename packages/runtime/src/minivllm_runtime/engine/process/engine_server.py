@@ -8,7 +8,14 @@ from collections.abc import Sequence
 import zmq
 
 from minivllm_runtime.engine.engine_core import EngineCore
-from minivllm_runtime.engine.messages import AbortRequest, AddRequests, EngineStats, StepOutput, TokenOutput
+from minivllm_runtime.engine.messages import (
+    AbortRequest,
+    AddRequests,
+    EngineStats,
+    Refused,
+    StepOutput,
+    TokenOutput,
+)
 from minivllm_runtime.engine.process.wire import (
     EngineDescription,
     FromEngine,
@@ -78,8 +85,10 @@ class EngineServer:
                 self._send(client, FromEngine.DESCRIPTION, self._description)
             case ToEngine.HELLO:
                 self._requests[client] = set()
-            case ToEngine.ADD:
+            case ToEngine.ADD if client in self._requests:
                 self._add(client, decode_add(payload))
+            case ToEngine.ADD:  # given up before, with requests that it may still wait for
+                self._send(client, FromEngine.DEATH, "the engine gave this client up: it read nothing")
             case ToEngine.ABORT:
                 self._abort([command := decode_abort(payload)])
                 self._forget(command.request_id)
@@ -88,9 +97,10 @@ class EngineServer:
 
     def _add(self, client: bytes, command: AddRequests) -> None:
         answers = self._core.execute([command])
-        for request in command.requests:
-            self._owners[request.request_id] = client
-            self._requests[client].add(request.request_id)
+        if not any(isinstance(answer, Refused) for answer in answers):
+            for request in command.requests:
+                self._owners[request.request_id] = client
+                self._requests[client].add(request.request_id)
         if answers:
             self._send(client, FromEngine.OUTPUT, StepOutput(answers, (), self._core.stats()))
         else:
