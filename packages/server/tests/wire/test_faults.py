@@ -75,20 +75,32 @@ def test_a_fault_spares_those_that_wait(launch):
     assert waiting.join_answer().json()["choices"][0]["text"] == "..."
 
 
-@pytest.mark.parametrize("stream", [True, False])
-def test_text_that_cannot_be_made_fails_its_request_alone(launch, stream):
+def test_text_that_cannot_be_made_fails_its_request_alone(launch):
     server = launch(context=512, tokenizer=poisoned_tokenizer())
     server.play(ids_of("abcd", POISON, *"efgh" * 90), prompt_len=2)
     with server.stream(prompt="xxxxxxx", max_tokens=300) as other:
-        if stream:
-            with server.stream(prompt="xx", max_tokens=9) as failing:
-                read_failed_stream(failing)
-                assert "abcd".startswith(failing.text())
-        else:
-            expect_error(server.complete(prompt="xx", max_tokens=9), 500)
+        expect_error(server.complete(prompt="xx", max_tokens=9), 500)
         list(other)
     assert other.is_done
     assert other.text() == ("efgh" * 90)[:300]
+    assert server.comes_to_rest(within_s=1)
+    assert server.works()
+
+
+def test_text_that_cannot_be_made_ends_its_stream_alone(launch):
+    server = launch(context=40_000, block_size=16, tokenizer=poisoned_tokenizer())
+    efgh = ids_of("efgh" * 250)
+    server.play(efgh)
+    with (
+        server.stream(prompt="x", max_tokens=900) as other,
+        server.stream(prompt="x" * 1000, max_tokens=30_000) as failing,
+    ):
+        next(iter(failing))
+        server.play([*efgh, POISON])  # whatever the position that it has come to
+        read_failed_stream(failing)
+        list(other)
+    assert other.is_done
+    assert other.text() == ("efgh" * 250)[:900]
     assert server.comes_to_rest(within_s=1)
     assert server.works()
 
