@@ -29,6 +29,22 @@ def test_each_error_has_its_status_and_envelope(error, status, kind, param, code
     assert (body["type"], body["param"], body["code"]) == (kind, param, code)
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "message"),
+    [
+        ("GET", "/v1/nope", "there is no endpoint '/v1/nope'; /docs lists those there are"),
+        ("POST", "/%0a" + "x" * 5000, rf"there is no endpoint '/\n{'x' * 126}'; /docs lists those there are"),
+        ("PATCH", "/thing", "'/thing' does not answer PATCH; it takes DELETE"),
+    ],
+)
+def test_what_nothing_answers_is_named(serve_asgi, method, path, message):
+    app = FastAPI()
+    install_error_handlers(app)
+    app.delete("/thing")(lambda: None)
+    answer = httpx.request(method, serve_asgi(app).url + path, trust_env=False)
+    assert answer.json()["error"]["message"] == message
+
+
 def test_a_full_queue_invites_to_retry():
     assert error_response(QueueFull("full")).headers["retry-after"] == "1"
 

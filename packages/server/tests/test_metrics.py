@@ -30,6 +30,14 @@ def test_every_reason_to_end_is_there_from_the_start(metrics):
         assert value(metrics, "request_success_total", finished_reason=reason) == 0
 
 
+def test_only_what_is_measured_is_shown(metrics):
+    metrics.observe_request(0.5)
+    kinds = ("bucket", "sum", "count", "total", "running", "waiting", "perc")
+    names = {sample.name for family in metrics.collected().collect() for sample in family.samples}
+    assert names
+    assert {name for name in names if not name.endswith(kinds)} == set()
+
+
 def test_tokens_that_come_together_share_the_time(metrics):
     metrics.observe_tokens(4, 0.2)
     assert value(metrics, "inter_token_latency_seconds_count") == 4

@@ -9,6 +9,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 
 from minivllm_runtime.errors import EngineDead, InvalidParameter, MinivllmError, QueueFull, RequestFailed
@@ -19,6 +20,8 @@ from minivllm_server.violations import describe_violation
 RETRY_AFTER_S = 1
 MAX_MESSAGE_CHARS = 512
 """Longer messages are cut: they may quote what the client sent."""
+MAX_PATH_CHARS = 128
+"""Of a path in a message, so that what is said about it is not cut."""
 
 _log = logging.getLogger(__name__)
 
@@ -98,13 +101,29 @@ def error_response(error: Exception) -> AsciiJSONResponse:
 def install_error_handlers(app: FastAPI) -> None:
     """Makes `app` answer every exception with the envelope."""
 
-    async def handle(_request: Request, error: Exception) -> AsciiJSONResponse:
+    async def handle(request: Request, error: Exception) -> AsciiJSONResponse:
         if isinstance(error, RequestFailed | EngineDead):
             _log.error("%s: %s", type(error).__name__, error)
+        if isinstance(error, HTTPException) and not isinstance(error, ApiError):
+            error = _from_routing(request, error)
         return error_response(error)
 
     for kind in (HTTPException, RequestValidationError, MinivllmError, Exception):
         app.add_exception_handler(kind, handle)
+
+
+def _from_routing(request: Request, error: HTTPException) -> ApiError:
+    """Says what was asked for, where the framework only knows that nothing answers it."""
+    path = str(request.scope["path"])[:MAX_PATH_CHARS]
+    match error.status_code:
+        case 404:
+            message = f"there is no endpoint {path!r}; /docs lists those there are"
+        case 405:
+            allowed = Headers(error.headers).get("allow", "other methods")
+            message = f"{path!r} does not answer {request.method}; it takes {allowed}"
+        case _:
+            message = str(error.detail)
+    return ApiError(error.status_code, message, headers=error.headers)
 
 
 def _from_validation(violations: Sequence[Any]) -> ApiError:

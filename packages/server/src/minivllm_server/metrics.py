@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
@@ -85,6 +85,8 @@ class ServerMetrics:
     """
 
     def __init__(self, engine: AsyncEngine, model_name: str, shared_folder: str | None = None) -> None:
+        # Else the library adds a gauge with the time of creation to each; its switch is one for the whole process.
+        disable_created_metrics()
         self.registry = CollectorRegistry()
         self._engine = _EngineCollector(engine, model_name)
         self._shared_folder = shared_folder
