@@ -86,7 +86,7 @@ class ServerMetrics:
 
     def __init__(self, engine: AsyncEngine, model_name: str, shared_folder: str | None = None) -> None:
         # Else the library adds a gauge with the time of creation to each; its switch is one for the whole process.
-        disable_created_metrics()
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # untyped there
         self.registry = CollectorRegistry()
         self._engine = _EngineCollector(engine, model_name)
         self._shared_folder = shared_folder
