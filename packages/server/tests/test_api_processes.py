@@ -115,12 +115,24 @@ def test_a_killed_parent_leaves_nobody_behind():
         wait_until(lambda: not any(map(is_running, children)))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "part"),
-    [
-        (("--no-engine-process",), "no-engine-process"),
-        (("--api-key", "k", "--requests-per-minute", "3"), "api_processes must be 1"),
-    ],
-)
-def test_contradictions_are_refused(arguments, part):
-    expect_one_line(run("serve", "--api-processes", "2", *arguments), part)
+@needs_smollm2
+def test_limits_of_a_key_count_over_all_processes():
+    with served("--api-key", "k", "--requests-per-minute", "5") as (url, process):
+        headers = {"authorization": "Bearer k"}
+
+        def status():
+            with httpx.Client() as client:  # a connection each: any process may take it
+                return client.post(
+                    f"{url}/v1/completions", json=PROMPT, headers=headers, timeout=30
+                ).status_code
+
+        assert [status() for _ in range(7)] == [200] * 5 + [429] * 2
+        # The count outlives whoever made it.
+        for pid in programs_of(process)["minivllm_server.api_process"]:
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: httpx.get(f"{url}/health").status_code == 200)
+        assert status() == 429
+
+
+def test_contradictions_are_refused():
+    expect_one_line(run("serve", "--api-processes", "2", "--no-engine-process"), "no-engine-process")

@@ -7,6 +7,7 @@ from starlette.responses import JSONResponse
 from minivllm_server.api_keys import KeyLimits, KeyRing, parse_key
 from minivllm_server.auth import Authentication
 from minivllm_server.exchange import exchange_in
+from minivllm_server.ledger import LocalLedger
 from minivllm_server.request_id import RequestIdHeader
 
 
@@ -16,13 +17,18 @@ def client(serve_asgi):
         if scope["path"] == "/broken":
             raise RuntimeError("broken")
         exchange = exchange_in(scope)
-        content = {"key": exchange.key_name, "limited": exchange.account is not None}
-        await JSONResponse(content)(scope, receive, send)
+        exchange.charge_tokens(100)
+        await JSONResponse({"key": exchange.key_name})(scope, receive, send)
 
     keys = KeyRing(
-        [parse_key("ann:a", 1, KeyLimits()), parse_key("bob:b", 2, KeyLimits(max_concurrent_requests=1))]
+        [
+            parse_key("ann:a", 1, KeyLimits()),
+            parse_key("bob:b", 2, KeyLimits(max_concurrent_requests=1)),
+            parse_key("cid:c", 3, KeyLimits(tokens_per_minute=60)),
+        ]
     )
-    url = serve_asgi(RequestIdHeader(Authentication(app, keys, time.monotonic), time.monotonic)).url
+    ledger = LocalLedger(keys.keys, time.monotonic)
+    url = serve_asgi(RequestIdHeader(Authentication(app, keys, ledger), time.monotonic)).url
     with httpx.Client(base_url=url, trust_env=False) as client:
         yield client
 
@@ -32,12 +38,22 @@ def bearer(secret):
 
 
 def test_the_exchange_learns_whose_it_is(client):
-    assert client.post("/", headers=bearer("a")).json() == {"key": "ann", "limited": False}
-    assert client.post("/", headers=bearer("b")).json() == {"key": "bob", "limited": True}
+    assert client.post("/", headers=bearer("a")).json() == {"key": "ann"}
+    assert client.post("/", headers=bearer("b")).json() == {"key": "bob"}
+
+
+def test_a_refusal_says_who_has_reached_what_and_when_to_come_back(client):
+    assert client.post("/", headers=bearer("c")).status_code == 200
+    answer = client.post("/", headers=bearer("c"))
+    assert answer.status_code == 429
+    assert answer.json()["error"]["message"] == "the key 'cid' has reached its limit of 60 tokens per minute"
+    assert 30 <= int(answer.headers["retry-after"]) <= 41
 
 
 def test_only_posts_count(client):
-    assert client.get("/", headers=bearer("b")).json() == {"key": "bob", "limited": False}
+    for _ in range(3):
+        assert client.get("/", headers=bearer("c")).json() == {"key": "cid"}
+    assert client.post("/", headers=bearer("c")).status_code == 200
 
 
 def test_a_request_that_breaks_is_over_too(client):
@@ -47,6 +63,6 @@ def test_a_request_that_breaks_is_over_too(client):
 
 
 def test_open_paths_need_no_key_and_learn_none(client):
-    assert client.get("/health").json() == {"key": None, "limited": False}
+    assert client.get("/health").json() == {"key": None}
     assert client.get("/health", headers=bearer("wrong")).status_code == 200
     assert client.get("/healthy").status_code == 401

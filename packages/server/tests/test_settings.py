@@ -108,11 +108,3 @@ def test_limits_without_a_key_contradict():
 )
 def test_several_keys_share_fairly_unless_told_otherwise(given, policy):
     assert ServerSettings(**given).engine_config().scheduling_policy == policy
-
-
-def test_limits_of_a_key_of_its_own_contradict_several_processes(tmp_path):
-    path = tmp_path / "keys"
-    path.write_text("ann:a requests_per_minute=5\n")
-    with pytest.raises(InvalidParameter, match="api_processes must be 1"):
-        ServerSettings(api_key_file=str(path), api_processes="2").key_ring()
-    assert ServerSettings(api_key_file=str(path)).key_ring() is not None

@@ -35,7 +35,7 @@ def main() -> None:
                 settings,
                 on_ready=lambda _server: _tell_parent("ready"),
                 trace=trace,
-                metrics_folder=assignment.metrics_folder,
+                shared=assignment.shared,
             )
         )
 

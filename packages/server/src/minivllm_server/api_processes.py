@@ -21,6 +21,18 @@ class ApiProcessFailed(RuntimeError):
     """An HTTP process ended before it could serve; the message is one line."""
 
 
+class Shared(msgspec.Struct, frozen=True):
+    """What the HTTP processes have in common besides the engine.
+
+    Attributes:
+        metrics_folder: Where they add their measurements up.
+        ledger_address: Of the `LedgerServer` that counts what API keys use.
+    """
+
+    metrics_folder: str
+    ledger_address: str
+
+
 class Assignment(msgspec.Struct, frozen=True):
     """What an HTTP process is told on its standard input.
 
@@ -28,13 +40,13 @@ class Assignment(msgspec.Struct, frozen=True):
         settings: Of the server, by name.
         engine_address: Of the engine process.
         listener: File descriptor of the listening socket, inherited.
-        metrics_folder: Where the processes add their measurements up.
+        shared: With the other processes.
     """
 
     settings: dict[str, object]
     engine_address: str
     listener: int
-    metrics_folder: str
+    shared: Shared
 
 
 class ApiProcesses:
@@ -76,7 +88,7 @@ class ApiProcesses:
 
     def _start(self) -> "subprocess.Popen[bytes]":
         # prometheus_client looks at this variable when it is imported, to learn that several processes add up.
-        variable = f"PROMETHEUS_MULTIPROC_DIR={self._assignment.metrics_folder}"
+        variable = f"PROMETHEUS_MULTIPROC_DIR={self._assignment.shared.metrics_folder}"
         process = subprocess.Popen(  # noqa: S603 - ourselves
             ["/usr/bin/env", variable, sys.executable, "-m", _PROGRAM],
             stdin=subprocess.PIPE,

@@ -10,6 +10,7 @@ from minivllm_server.json_response import AsciiJSONResponse
 from minivllm_server.metrics import ServerMetrics
 from minivllm_server.protocol.error import ErrorResponse
 from minivllm_server.routes import chat, completions, health, metrics, models, tokenize, version
+from minivllm_server.routes.docs import install_docs
 from minivllm_server.serving import Serving
 from minivllm_server.settings import ServerSettings
 from minivllm_server.tool_calls.formats import parser_of
@@ -25,6 +26,8 @@ def create_app(engine: AsyncEngine, settings: ServerSettings, metrics_folder: st
         title="minivllm",
         version=server_version(),
         default_response_class=AsciiJSONResponse,
+        docs_url=None,
+        redoc_url=None,
         redirect_slashes=False,
         responses={"default": {"model": ErrorResponse}},
     )
@@ -42,5 +45,6 @@ def create_app(engine: AsyncEngine, settings: ServerSettings, metrics_folder: st
     )
     for route in (completions, chat, tokenize, models, health, metrics, version):
         app.include_router(route.router)
+    install_docs(app)
     install_error_handlers(app)
     return app

@@ -1,15 +1,25 @@
 """Who may ask for what: API keys, and the limits of each."""
 
-from collections.abc import Mapping
+import math
+from functools import partial
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from minivllm_server.api_keys import ApiKey, KeyRing
 from minivllm_server.errors import ApiError, error_response
 from minivllm_server.exchange import exchange_in
-from minivllm_server.rate_limit import Account, Clock
+from minivllm_server.ledger import Ledger
 
-OPEN_PATHS = frozenset({"/health", "/docs", "/openapi.json"})
+OPEN_PATHS = frozenset(
+    {
+        "/health",
+        "/openapi.json",
+        "/docs",
+        "/docs/swagger-ui-bundle.js",
+        "/docs/swagger-ui.css",
+        "/docs/favicon.png",
+    }
+)
 """What is answered without a key: is it alive, and how is it used."""
 
 _BEARER = b"bearer "
@@ -23,36 +33,46 @@ class Authentication:
     Args:
         app: What is guarded.
         keys: All keys.
-        clock: Tells the time to the limits.
+        ledger: Of those keys that have limits.
     """
 
-    def __init__(self, app: ASGIApp, keys: KeyRing, clock: Clock) -> None:
+    def __init__(self, app: ASGIApp, keys: KeyRing, ledger: Ledger) -> None:
         self._app = app
         self._keys = keys
-        self._accounts: Mapping[str, Account] = {
-            key.name: Account(key.name, key.limits, clock) for key in keys.keys if key.limits.has_any
-        }
+        self._ledger = ledger
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes a request on, or answers with 401 or 429."""
         if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
-        exchange = exchange_in(scope)
         try:
-            exchange.key_name = self._authenticate(scope).name
-            account = self._accounts.get(exchange.key_name) if scope["method"] == "POST" else None
-            if account is not None:
-                account.open_request()
+            key = self._authenticate(scope)
+            exchange_in(scope).key_name = key.name
+            is_counted = key.limits.has_any and scope["method"] == "POST"
+            if is_counted:
+                await self._open_request(key)
         except ApiError as error:
             await error_response(error)(scope, receive, send)
             return
-        exchange.account = account
+        if not is_counted:
+            await self._app(scope, receive, send)
+            return
+        exchange_in(scope).charge_tokens = partial(self._ledger.charge_tokens, key.name)
         try:
             await self._app(scope, receive, send)
         finally:
-            if account is not None:
-                account.close_request()
+            self._ledger.close_request(key.name)
+
+    async def _open_request(self, key: ApiKey) -> None:
+        refusal = await self._ledger.open_request(key.name)
+        if refusal is not None:
+            raise ApiError(
+                429,
+                f"the key {key.name!r} has reached its limit of {refusal.limit}",
+                code="rate_limit_exceeded",
+                headers={"Retry-After": str(max(1, math.ceil(refusal.wait_s)))},
+            )
 
     def _authenticate(self, scope: Scope) -> ApiKey:
         header = next((value for name, value in scope["headers"] if name == b"authorization"), b"")

@@ -100,13 +100,22 @@ def serve(**options: OptionValue) -> None:
 
 def _serve_in_processes(settings: ServerSettings, listener: socket.socket) -> None:
     from minivllm_runtime.engine.async_engine import AsyncEngine
-    from minivllm_server.api_processes import ApiProcesses, Assignment
+    from minivllm_server.api_processes import ApiProcesses, Assignment, Shared
+    from minivllm_server.ledger import make_ledger
+    from minivllm_server.shared_ledger import LedgerServer
 
     engine = load_engine_process(settings.engine_config(), Console(stderr=True))
-    with closing(engine), TemporaryDirectory(prefix="minivllm-metrics-") as metrics_folder:
+    with (
+        closing(engine),
+        TemporaryDirectory(prefix="minivllm-") as folder,
+        LedgerServer(make_ledger(settings), f"{folder}/ledger") as ledger,
+    ):
         announce(describe_engine(AsyncEngine(engine)))
         assignment = Assignment(
-            settings.model_dump(mode="json"), engine.address, listener.fileno(), metrics_folder
+            settings.model_dump(mode="json"),
+            engine.address,
+            listener.fileno(),
+            Shared(folder, ledger.address),
         )
         ApiProcesses(assignment, settings.api_processes).serve(
             on_ready=lambda: announce(

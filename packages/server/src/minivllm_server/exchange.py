@@ -1,12 +1,15 @@
 """What becomes known of one HTTP request while it is handled, for limits, logs and traces."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
 from starlette.types import Scope
 
-from minivllm_server.rate_limit import Account
+
+def _charge_nobody(_num_tokens: int) -> None:
+    pass
 
 
 @dataclass(slots=True)
@@ -17,14 +20,14 @@ class Exchange:
         request_id: The `x-request-id` of the response.
         started_at: When the request came, in seconds of the server's clock.
         key_name: Name of the API key it came with.
-        account: What the key may still use; None without limits.
+        charge_tokens: Counts tokens that the request reads or generates against the limits of its key.
         details: What a route has to say of the request, by name.
     """
 
     request_id: str
     started_at: float
     key_name: str | None = None
-    account: Account | None = None
+    charge_tokens: Callable[[int], None] = _charge_nobody
     details: dict[str, Any] = field(default_factory=dict)
 
 

@@ -55,7 +55,7 @@ class Generation:
         self._exchange = exchange
         self._finish_reasons: list[str] = []
         self.usage = UsageCounter(submission.num_prompt_tokens, n)
-        self._charge(submission.num_prompt_tokens)
+        self._exchange.charge_tokens(submission.num_prompt_tokens)
 
     @classmethod
     async def start(
@@ -118,12 +118,8 @@ class Generation:
     def _count(self, deltas: tuple[ChoiceDelta, ...]) -> None:
         self.usage.add(deltas)
         self._meter.add(deltas)
-        self._charge(sum(len(delta.token_ids) for delta in deltas))
+        self._exchange.charge_tokens(sum(len(delta.token_ids) for delta in deltas))
         self._finish_reasons += (delta.finish_reason for delta in deltas if delta.finish_reason is not None)
-
-    def _charge(self, num_tokens: int) -> None:
-        if self._exchange.account is not None:
-            self._exchange.account.charge_tokens(num_tokens)
 
 
 class AnswerChunks:

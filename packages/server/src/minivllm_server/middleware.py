@@ -16,6 +16,7 @@ from minivllm_server.access_log import AccessLog
 from minivllm_server.admission import Admission
 from minivllm_server.auth import Authentication
 from minivllm_server.disconnect import CancelOnDisconnect
+from minivllm_server.ledger import Ledger
 from minivllm_server.request_id import RequestIdHeader
 from minivllm_server.settings import ServerSettings
 
@@ -33,19 +34,25 @@ class Stack:
     admission: Admission
 
 
-def wrap(app: ASGIApp, settings: ServerSettings, trace: Callable[[ASGIApp], ASGIApp] | None = None) -> Stack:
+def wrap(
+    app: ASGIApp,
+    settings: ServerSettings,
+    ledger: Ledger,
+    trace: Callable[[ASGIApp], ASGIApp] | None = None,
+) -> Stack:
     """Wraps an application.
 
     Args:
         app: Answers requests that are let in.
-        settings: Keys, limits and origins.
+        settings: Keys and origins.
+        ledger: Of the keys that have limits.
         trace: Puts tracing around an application; None: no traces.
     """
     clock = time.monotonic
     key_ring = settings.key_ring()
     app = CancelOnDisconnect(app)
     if key_ring is not None:
-        app = Authentication(app, key_ring, clock)
+        app = Authentication(app, key_ring, ledger)
     admission = Admission(app)
     app = admission
     if settings.cors_allow_origin:

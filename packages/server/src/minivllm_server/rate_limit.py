@@ -1,10 +1,10 @@
 """How much one API key may use: token buckets per minute and a cap on what runs at once."""
 
-import math
 from collections.abc import Callable
 
+import msgspec
+
 from minivllm_server.api_keys import KeyLimits
-from minivllm_server.errors import ApiError
 
 Clock = Callable[[], float]
 """Seconds, from an arbitrary moment on."""
@@ -44,17 +44,27 @@ class TokenBucket:
         self._filled_at = now
 
 
+class Refusal(msgspec.Struct, frozen=True):
+    """Why a request must not be opened now.
+
+    Attributes:
+        limit: What was reached: "5 requests per minute".
+        wait_s: Seconds until it is worth trying again.
+    """
+
+    limit: str
+    wait_s: float
+
+
 class Account:
     """What one key has used and may still use.
 
     Args:
-        name: Of the key.
         limits: Of the key.
         clock: Tells the time.
     """
 
-    def __init__(self, name: str, limits: KeyLimits, clock: Clock) -> None:
-        self._name = name
+    def __init__(self, limits: KeyLimits, clock: Clock) -> None:
         self._limits = limits
         self._clock = clock
         self._num_open = 0
@@ -62,26 +72,23 @@ class Account:
         self._requests = _bucket(limits.requests_per_minute, now)
         self._tokens = _bucket(limits.tokens_per_minute, now)
 
-    def open_request(self) -> None:
-        """Counts a request; `close_request` must follow.
-
-        Raises:
-            ApiError: 429, a limit is reached; nothing is counted then.
-        """
+    def open_request(self) -> Refusal | None:
+        """Counts a request, after which `close_request` must follow; or says why not, and counts nothing."""
         now = self._clock()
         if self._num_open == self._limits.max_concurrent_requests:
-            raise self._refusal(f"{self._num_open} requests at once", 1.0)
+            return Refusal(f"{self._num_open} requests at once", wait_s=1.0)
         # One token is enough: nobody knows yet how many the request takes.
-        for bucket, amount, limit in (
-            (self._requests, 1.0, f"{self._limits.requests_per_minute} requests per minute"),
-            (self._tokens, 1.0, f"{self._limits.tokens_per_minute} tokens per minute"),
+        for bucket, limit in (
+            (self._requests, f"{self._limits.requests_per_minute} requests per minute"),
+            (self._tokens, f"{self._limits.tokens_per_minute} tokens per minute"),
         ):
-            wait_s = 0.0 if bucket is None else bucket.wait_s(amount, now)
+            wait_s = 0.0 if bucket is None else bucket.wait_s(1.0, now)
             if wait_s > 0:
-                raise self._refusal(limit, wait_s)
+                return Refusal(limit, wait_s)
         if self._requests is not None:
             self._requests.take(1.0, now)
         self._num_open += 1
+        return None
 
     def close_request(self) -> None:
         """The request that was opened has ended."""
@@ -91,14 +98,6 @@ class Account:
         """Counts tokens that were read or generated."""
         if self._tokens is not None and num_tokens:
             self._tokens.take(num_tokens, self._clock())
-
-    def _refusal(self, limit: str, wait_s: float) -> ApiError:
-        return ApiError(
-            429,
-            f"the key {self._name!r} has reached its limit of {limit}",
-            code="rate_limit_exceeded",
-            headers={"Retry-After": str(max(1, math.ceil(wait_s)))},
-        )
 
 
 def _bucket(per_minute: int | None, now: float) -> TokenBucket | None:

@@ -2,7 +2,8 @@
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
 from types import FrameType
 
 import uvicorn
@@ -10,10 +11,13 @@ from starlette.types import ASGIApp
 
 from minivllm_runtime.engine.async_engine import AsyncEngine
 from minivllm_server.admission import Admission
+from minivllm_server.api_processes import Shared
 from minivllm_server.app import create_app
 from minivllm_server.connection import bounded_connection
+from minivllm_server.ledger import Ledger, make_ledger
 from minivllm_server.middleware import wrap
 from minivllm_server.settings import ServerSettings
+from minivllm_server.shared_ledger import LedgerClient
 
 CLOSING_TIMEOUT_S = 5
 """How long a connection may stay open after its request was ended."""
@@ -77,7 +81,7 @@ async def serve_engine(
     *,
     on_ready: Callable[["DrainingServer"], None],
     trace: Callable[[ASGIApp], ASGIApp] | None = None,
-    metrics_folder: str | None = None,
+    shared: Shared | None = None,
 ) -> None:
     """Starts `engine`, serves it on `listener` until a signal or `DrainingServer.stop`, and shuts it down.
 
@@ -87,32 +91,46 @@ async def serve_engine(
         settings: Limits and time-outs.
         on_ready: Called with the server once it accepts connections.
         trace: Puts tracing around an application; None: no traces.
-        metrics_folder: Where several HTTP processes add their measurements up.
+        shared: What this process shares with others; None: it is the only one.
     """
     await engine.start()
     try:
-        stack = wrap(create_app(engine, settings, metrics_folder), settings, trace)
-        config = uvicorn.Config(
-            stack.app,
-            http=bounded_connection(
-                read_timeout_s=settings.read_timeout_s, write_timeout_s=settings.write_timeout_s
-            ),
-            lifespan="off",
-            ws="none",
-            proxy_headers=bool(settings.trusted_proxy),
-            forwarded_allow_ips=list(settings.trusted_proxy),
-            access_log=False,
-            log_config=None,
-            log_level="warning",
-            timeout_graceful_shutdown=CLOSING_TIMEOUT_S,
-        )
-        server = DrainingServer(
-            config,
-            admission=stack.admission,
-            engine=engine,
-            drain_timeout_s=settings.drain_timeout_s,
-            on_ready=on_ready,
-        )
-        await server.serve(sockets=[listener])
+        async with _open_ledger(settings, shared) as ledger:
+            app = create_app(engine, settings, None if shared is None else shared.metrics_folder)
+            stack = wrap(app, settings, ledger, trace)
+            server = DrainingServer(
+                _uvicorn_config(stack.app, settings),
+                admission=stack.admission,
+                engine=engine,
+                drain_timeout_s=settings.drain_timeout_s,
+                on_ready=on_ready,
+            )
+            await server.serve(sockets=[listener])
     finally:
         await engine.shutdown()
+
+
+@asynccontextmanager
+async def _open_ledger(settings: ServerSettings, shared: Shared | None) -> AsyncIterator[Ledger]:
+    if shared is None:
+        yield make_ledger(settings)
+        return
+    async with aclosing(await LedgerClient.connect(shared.ledger_address)) as client:
+        yield client
+
+
+def _uvicorn_config(app: ASGIApp, settings: ServerSettings) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=bounded_connection(
+            read_timeout_s=settings.read_timeout_s, write_timeout_s=settings.write_timeout_s
+        ),
+        lifespan="off",
+        ws="none",
+        proxy_headers=bool(settings.trusted_proxy),
+        forwarded_allow_ips=list(settings.trusted_proxy),
+        access_log=False,
+        log_config=None,
+        log_level="warning",
+        timeout_graceful_shutdown=CLOSING_TIMEOUT_S,
+    )

@@ -171,16 +171,8 @@ class ServerSettings(EngineSettings):
 
     @model_validator(mode="after")
     def _refuse_contradictions(self) -> Self:
-        """Several HTTP processes need the engine apart, and what counts per key counts in one process."""
-        if self.api_processes > 1:
-            if not self.engine_process:
-                raise ValueError("api_processes above 1 contradicts no-engine-process")
-            if KeyLimits(
-                self.requests_per_minute, self.tokens_per_minute, self.max_concurrent_requests
-            ).has_any:
-                raise ValueError(
-                    "limits per API key are counted in one HTTP process: api_processes must be 1"
-                )
+        if self.api_processes > 1 and not self.engine_process:
+            raise ValueError("api_processes above 1 contradicts no-engine-process")
         return self
 
     def key_ring(self) -> KeyRing | None:
@@ -193,10 +185,6 @@ class ServerSettings(EngineSettings):
         keys = [parse_key(text, number, limits) for number, text in enumerate(self.api_key, start=1)]
         if self.api_key_file is not None:
             keys += read_key_file(Path(self.api_key_file), limits)
-        if self.api_processes > 1 and any(key.limits.has_any for key in keys):
-            raise InvalidParameter(
-                "api_processes", "limits per API key are counted in one HTTP process: api_processes must be 1"
-            )
         if keys:
             return KeyRing(keys)
         if limits.has_any:
