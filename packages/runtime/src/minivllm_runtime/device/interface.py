@@ -30,6 +30,11 @@ class Norm(Protocol):
 class DeviceOps(Protocol):
     """The operations of one device, for tensors of one dtype."""
 
+    @property
+    def kernels(self) -> str:
+        """What computes them: "PyTorch", "C" or "Triton"."""
+        ...
+
     def linear(self, weight: Tensor, bias: Tensor | None) -> Projection:
         """A product with weight [N, K] and bias [N]; the caller drops its own copies."""
         ...

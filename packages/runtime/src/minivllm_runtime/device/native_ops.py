@@ -40,6 +40,8 @@ class NativeOps:
         has_matrix_tiles: Whether the processor has AMX, with which oneDNN's products are the faster ones.
     """
 
+    kernels = "C"
+
     def __init__(self, kernels: CpuOps, *, has_matrix_tiles: bool) -> None:
         self._kernels = kernels
         self._has_matrix_tiles = has_matrix_tiles

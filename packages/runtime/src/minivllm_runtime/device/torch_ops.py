@@ -37,6 +37,8 @@ class TorchNorm:
 class TorchOps:
     """See interface.DeviceOps."""
 
+    kernels = "PyTorch"
+
     def linear(self, weight: Tensor, bias: Tensor | None) -> Projection:
         """A plain product; a bfloat16 weight is laid out for oneDNN, whose plain product reads it twice."""
         if weight.dtype != torch.bfloat16 or not torch.ops.mkldnn._is_mkldnn_bf16_supported():

@@ -40,6 +40,8 @@ class TritonOps:
         dtype: Of the activations.
     """
 
+    kernels = "Triton"
+
     def __init__(self, dtype: torch.dtype) -> None:
         self._dtype = dtype
 

@@ -27,7 +27,7 @@ from minivllm_runtime.errors import EngineDead, InvalidParameter, QueueFull
 from minivllm_runtime.sampling_params import SamplingParams
 
 if TYPE_CHECKING:
-    from minivllm_runtime.engine.builder import Progress
+    from minivllm_runtime.engine.builder import OnModel, Progress
 
 _ENCODER_THREADS = 2
 _T = TypeVar("_T")
@@ -43,6 +43,7 @@ class AsyncEngine:
     Attributes:
         model_config, tokenizer: Of the model that is served.
         dtype, device: Of weights and KV cache, as strings.
+        kernels: What computes: "PyTorch", "C" or "Triton".
         num_blocks, block_size: Of the KV pool.
         max_model_len: Most tokens of one request.
         error: Why the engine is dead; None while it works.
@@ -52,6 +53,7 @@ class AsyncEngine:
         self.model_config = engine.model_config
         self.tokenizer = engine.tokenizer
         self.dtype, self.device = engine.dtype_name, engine.device_name
+        self.kernels = engine.kernels
         self.num_blocks, self.block_size = engine.num_blocks, engine.block_size
         self.max_model_len = engine.max_model_len
         self.error: str | None = None
@@ -68,8 +70,15 @@ class AsyncEngine:
         self._queue_time_observers: list[Callable[[float], object]] = []
 
     @classmethod
-    def build(cls, config: EngineConfig, *, progress: Progress | None = None) -> Self:
+    def build(
+        cls, config: EngineConfig, *, progress: Progress | None = None, on_model: OnModel | None = None
+    ) -> Self:
         """Load the model and build the engine; blocks for seconds.
+
+        Args:
+            config: What to build.
+            progress: Called with (stage, done, total).
+            on_model: Called with the model's shape before its weights are read; what it raises ends the building.
 
         Raises:
             ModelLoadError: the model is missing, damaged or of an unsupported kind.
@@ -79,10 +88,10 @@ class AsyncEngine:
         if config.engine_process:
             from minivllm_runtime.engine.process.remote_engine import RemoteEngine
 
-            return cls(RemoteEngine.spawn(config, progress=progress))
+            return cls(RemoteEngine.spawn(config, progress=progress, on_model=on_model))
         from minivllm_runtime.engine.builder import build_engine
 
-        return cls(build_engine(config, progress=progress))
+        return cls(build_engine(config, progress=progress, on_model=on_model))
 
     @property
     def is_alive(self) -> bool:

@@ -39,6 +39,8 @@ from minivllm_scheduler.recording import Event, RecordingScheduler
 
 Progress = Callable[[str, int, int], None]
 """Called with (stage, done, total) while an engine is built."""
+OnModel = Callable[[ModelConfig], object]
+"""Called with the model's shape before its weights are read; what it raises ends the building."""
 
 _DEFAULT_TOKEN_BUDGET = {"cpu": 512, "cuda": 4096}
 _DEFAULT_MAX_NUM_SEQS = {"cpu": 64, "cuda": 256}
@@ -53,6 +55,7 @@ class BuiltEngine:
         tokenizer: The checkpoint's.
         model_config: Shape of the model.
         dtype, device: Of weights and KV cache.
+        kernels: What computes: "PyTorch", "C" or "Triton".
         num_blocks, block_size: Of the KV pool.
         max_model_len: Most tokens of one request.
     """
@@ -62,6 +65,7 @@ class BuiltEngine:
     model_config: ModelConfig
     dtype: torch.dtype
     device: torch.device
+    kernels: str
     num_blocks: int
     block_size: int
     max_model_len: int
@@ -89,9 +93,12 @@ def build_engine(
     config: EngineConfig,
     *,
     progress: Progress | None = None,
+    on_model: OnModel | None = None,
     record: Callable[[Event], object] | None = None,
 ) -> BuiltEngine:
     """Load the model that `config` names and build its engine; `record` as in `assemble_engine`.
+
+    What is known without the weights is refused before they are read.
 
     Raises:
         ModelLoadError: the model is missing, damaged or of an unsupported kind.
@@ -104,6 +111,8 @@ def build_engine(
     dtype = _resolve_dtype(config, checkpoint.config, device)
     tokenizer = checkpoint.load_tokenizer()
     context = _resolve_context(config, checkpoint.config)
+    if on_model is not None:
+        on_model(checkpoint.config)
     with _default_dtype(dtype), torch.device(device):
         model = Decoder(checkpoint.config, context)
     _fill(model, checkpoint, progress)
@@ -138,11 +147,10 @@ def assemble_engine(
     )
     kv_cache = KVCacheTensors(model_config, num_blocks, config.block_size, dtype, device)
     num_sampled_ids = min(tokenizer.vocab_size, model_config.vocab_size)
+    ops = choose_ops(device, dtype, model_config)
     runner = ModelRunner(
         model,
-        choose_ops(device, dtype, model_config).attention(
-            kv_cache.layers, model_config.num_heads, 1 / math.sqrt(model_config.head_dim)
-        ),
+        ops.attention(kv_cache.layers, model_config.num_heads, 1 / math.sqrt(model_config.head_dim)),
         kv_cache,
         RequestStates(limits.max_num_seqs, max_model_len, config.block_size, device),
         num_sampled_ids=num_sampled_ids,
@@ -168,7 +176,15 @@ def assemble_engine(
     # What exists now lives as long as the engine; a full collection would walk all of it, every time.
     gc.freeze()
     return BuiltEngine(
-        core, tokenizer, model_config, dtype, device, num_blocks, config.block_size, max_model_len
+        core=core,
+        tokenizer=tokenizer,
+        model_config=model_config,
+        dtype=dtype,
+        device=device,
+        kernels=ops.kernels,
+        num_blocks=num_blocks,
+        block_size=config.block_size,
+        max_model_len=max_model_len,
     )
 
 
@@ -258,7 +274,23 @@ def _resolve_context(config: EngineConfig, model_config: ModelConfig) -> int:
             "max_model_len",
             f"max_model_len ({config.max_model_len}) is above the model's context of {limit} tokens",
         )
+    if config.num_blocks is not None:
+        _check_capacity(config.max_model_len, config.num_blocks, config.block_size)
     return config.max_model_len
+
+
+def _pool_allows(num_blocks: int, block_size: int) -> int:
+    """Most tokens of one request: the last one is never computed, so it needs no place in the pool."""
+    return num_blocks * block_size + 1
+
+
+def _check_capacity(max_model_len: int, num_blocks: int, block_size: int) -> None:
+    if max_model_len > _pool_allows(num_blocks, block_size):
+        raise InvalidParameter(
+            "max_model_len",
+            f"max_model_len ({max_model_len}) is above the KV pool of {num_blocks * block_size} tokens "
+            f"({num_blocks} blocks of {block_size})",
+        )
 
 
 def _size_pool(
@@ -279,13 +311,6 @@ def _size_pool(
     else:
         num_blocks = config.num_blocks
         check_pool_fits(num_blocks, block_bytes, device)
-    capacity = num_blocks * config.block_size
-    # The last token of a request is never computed, so it needs no place in the pool.
-    longest = min(context, capacity + 1)
-    if config.max_model_len is not None and config.max_model_len > longest:
-        raise InvalidParameter(
-            "max_model_len",
-            f"max_model_len ({config.max_model_len}) is above the KV pool of {capacity} tokens "
-            f"({num_blocks} blocks of {config.block_size})",
-        )
-    return num_blocks, longest
+    if config.max_model_len is not None:
+        _check_capacity(config.max_model_len, num_blocks, config.block_size)
+    return num_blocks, min(context, _pool_allows(num_blocks, config.block_size))

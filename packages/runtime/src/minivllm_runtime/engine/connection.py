@@ -54,6 +54,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def kernels(self) -> str:
+        """What computes: "PyTorch", "C" or "Triton"."""
+        ...
+
+    @property
     def num_blocks(self) -> int: ...  # noqa: D102
     @property
     def block_size(self) -> int: ...  # noqa: D102

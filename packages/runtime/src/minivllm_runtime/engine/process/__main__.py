@@ -6,7 +6,6 @@ parent closes standard input, or dies and leaves it closed, the process ends at 
 
 import os
 import shutil
-import signal
 import sys
 import tempfile
 import threading
@@ -19,7 +18,7 @@ import zmq
 from minivllm_runtime.config import EngineConfig
 from minivllm_runtime.engine.builder import BuiltEngine, build_engine
 from minivllm_runtime.engine.process.engine_server import EngineServer
-from minivllm_runtime.engine.process.startup import Announcement, Failed, Loading, Ready
+from minivllm_runtime.engine.process.startup import Announcement, Failed, Loading, Opened, Ready
 from minivllm_runtime.engine.process.wire import EngineDescription
 from minivllm_runtime.errors import InvalidParameter, ModelLoadError
 
@@ -29,14 +28,19 @@ _MOST_UNREAD_MESSAGES = 10_000
 
 def main() -> int:
     """Build and serve; the exit code is 0 only if the parent ended us."""
-    # The terminal sends it to the whole group; the parent decides.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = _take_standard_output()
-    config = msgspec.json.decode(sys.stdin.buffer.readline(), type=EngineConfig)
+    line = sys.stdin.buffer.readline()
+    if not line:  # the parent is gone already
+        return 1
+    config = msgspec.json.decode(line, type=EngineConfig)
     folder = Path(tempfile.mkdtemp(prefix="minivllm-"))
     threading.Thread(target=_end_with_parent, args=(folder,), daemon=True).start()
     try:
-        built = build_engine(config, progress=lambda *stage: _announce(parent, Loading(*stage)))
+        built = build_engine(
+            config,
+            progress=lambda *stage: _announce(parent, Loading(*stage)),
+            on_model=lambda model_config: _announce(parent, Opened(model_config)),
+        )
         return _serve(built, f"ipc://{folder}/engine", parent)
     except InvalidParameter as error:
         _announce(parent, Failed("InvalidParameter", str(error), error.param))
@@ -64,6 +68,7 @@ def _describe(built: BuiltEngine) -> EngineDescription:
         built.model_config,
         built.dtype_name,
         built.device_name,
+        built.kernels,
         built.num_blocks,
         built.block_size,
         built.max_model_len,

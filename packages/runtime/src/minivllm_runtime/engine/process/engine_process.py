@@ -10,8 +10,9 @@ from pathlib import Path
 import msgspec
 
 from minivllm_runtime.config import EngineConfig
-from minivllm_runtime.engine.process.startup import Failed, Loading, Ready, decode_announcement
+from minivllm_runtime.engine.process.startup import Failed, Loading, Opened, Ready, decode_announcement
 from minivllm_runtime.errors import EngineDead, InvalidParameter, ModelLoadError
+from minivllm_runtime.models.model_config import ModelConfig
 
 _STOP_TIMEOUT_S = 5
 
@@ -29,18 +30,26 @@ class EngineProcess:
 
     @classmethod
     def spawn(
-        cls, config: EngineConfig, *, progress: Callable[[str, int, int], None] | None = None
+        cls,
+        config: EngineConfig,
+        *,
+        progress: Callable[[str, int, int], None] | None = None,
+        on_model: Callable[[ModelConfig], object] | None = None,
     ) -> "EngineProcess":
-        """Start a process and wait until its engine is ready.
+        """Start a process and wait until its engine is ready; `progress` and `on_model` as in `build_engine`.
 
         Raises:
             ModelLoadError, InvalidParameter: as `build_engine` does.
             EngineDead: the process ended otherwise.
         """
-        command = [sys.executable, "-m", "minivllm_runtime.engine.process"]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603 - ourselves
+        process = subprocess.Popen(
+            [sys.executable, "-m", "minivllm_runtime.engine.process"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # signals of the terminal are for us; it ends when its input does
+        )
         try:
-            return cls(process, _await_ready(process, config, progress))
+            return cls(process, _await_ready(process, config, progress, on_model))
         except BaseException:
             process.kill()
             _reap(process)
@@ -69,6 +78,7 @@ def _await_ready(
     process: "subprocess.Popen[bytes]",
     config: EngineConfig,
     progress: Callable[[str, int, int], None] | None,
+    on_model: Callable[[ModelConfig], object] | None,
 ) -> str:
     """Send the configuration, follow the announcements; returns the address."""
     assert process.stdin is not None, "it is a pipe"
@@ -81,6 +91,9 @@ def _await_ready(
             case Loading(stage, done, total):
                 if progress is not None:
                     progress(stage, done, total)
+            case Opened(model_config):
+                if on_model is not None:
+                    on_model(model_config)
             case Failed(error="InvalidParameter", message=message, param=param):
                 raise InvalidParameter(param, message)
             case Failed(message=message):

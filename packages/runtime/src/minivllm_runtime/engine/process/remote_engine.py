@@ -22,6 +22,7 @@ from minivllm_runtime.engine.process.wire import (
     encode,
 )
 from minivllm_runtime.errors import EngineDead
+from minivllm_runtime.models.model_config import ModelConfig
 from minivllm_runtime.tokenizer import Tokenizer
 
 _log = logging.getLogger(__name__)
@@ -49,15 +50,20 @@ class RemoteEngine:
         self.tokenizer = Tokenizer.from_parts(description.tokenizer)
         self.model_config = description.model_config
         self.dtype_name, self.device_name = description.dtype_name, description.device_name
+        self.kernels = description.kernels
         self.num_blocks, self.block_size = description.num_blocks, description.block_size
         self.max_model_len = description.max_model_len
 
     @classmethod
     def spawn(
-        cls, config: EngineConfig, *, progress: Callable[[str, int, int], None] | None = None
+        cls,
+        config: EngineConfig,
+        *,
+        progress: Callable[[str, int, int], None] | None = None,
+        on_model: Callable[[ModelConfig], object] | None = None,
     ) -> "RemoteEngine":
         """Start an engine process that ends with the connection; raises what `EngineProcess.spawn` raises."""
-        process = EngineProcess.spawn(config, progress=progress)
+        process = EngineProcess.spawn(config, progress=progress, on_model=on_model)
         try:
             return cls(process.address, process)
         except BaseException:

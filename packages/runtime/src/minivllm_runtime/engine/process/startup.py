@@ -4,6 +4,8 @@ from typing import Literal
 
 import msgspec
 
+from minivllm_runtime.models.model_config import ModelConfig
+
 
 class Loading(msgspec.Struct, frozen=True, tag=True):
     """Progress of one stage."""
@@ -11,6 +13,12 @@ class Loading(msgspec.Struct, frozen=True, tag=True):
     stage: str
     done: int
     total: int
+
+
+class Opened(msgspec.Struct, frozen=True, tag=True):
+    """The model is there and fits the settings as far as can be told without its weights, which come next."""
+
+    model_config: ModelConfig
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
@@ -27,6 +35,6 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     address: str
 
 
-Announcement = Loading | Failed | Ready
+Announcement = Loading | Opened | Failed | Ready
 
 decode_announcement = msgspec.json.Decoder(Announcement).decode

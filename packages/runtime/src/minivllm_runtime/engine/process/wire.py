@@ -33,6 +33,7 @@ class EngineDescription(msgspec.Struct, frozen=True):
     model_config: ModelConfig
     dtype_name: str
     device_name: str
+    kernels: str
     num_blocks: int
     block_size: int
     max_model_len: int
