@@ -12,6 +12,8 @@ pytest.importorskip("torch")
         (["--engines", "hf,hf"], "hf is named twice"),
         (["--engines", "hf,"], "empty engine name"),
         (["--engines", "vllm"], "--vllm-python"),
+        (["--engines", "nano-vllm"], "--nano-vllm-python"),
+        (["--temperature", "-1"], "--temperature"),
         (["--workloads", "decode_b0"], "'decode_b0'"),
         (["--workloads", ""], "empty workload name"),
         (["--repeats", "0"], "--repeats"),

@@ -31,6 +31,7 @@ SETTINGS = RunSettings(
     num_threads=2,
     repeats=3,
     seed=0,
+    temperature=0.0,
     input_len=None,
     output_len=64,
 )
@@ -68,7 +69,7 @@ def test_with_equal_tokens_a_ratio_is_that_of_the_median_times(times, tokens):
 
 def test_the_json_has_the_machine_the_settings_and_a_row_per_measurement():
     report = json.loads(to_json(MEASUREMENTS, MACHINE, SETTINGS))
-    assert set(report) == {"schema", "machine", "settings", "reservations", "rows", "ratios"}
+    assert set(report) == {"schema", "machine", "settings", "reservations", "rows", "ratios", "neighbours"}
     assert report["schema"] == 1
     assert report["machine"] == json.loads(json.dumps(dataclasses.asdict(MACHINE)))
     assert report["settings"] == dataclasses.asdict(SETTINGS)
@@ -111,7 +112,8 @@ def test_one_engine_alone_is_compared_with_nothing():
 def test_the_longest_names_and_largest_numbers_fit_80_columns():
     seconds, tokens = (0.1, 99_999.9, 99_999.9), (10_000_000,) * 3
     longest = [
-        Measurement(engine, "prefill_64x1024", seconds, tokens, tokens) for engine in ("minivllm", "vllm")
+        Measurement(engine, "prefill_64x1024", seconds, tokens, tokens)
+        for engine in ("minivllm", "nano-vllm")
     ]
     text = rendered(longest)
     for cell in ("prefill_64x1024", "minivllm", "99999.900", "1.00x"):
@@ -127,14 +129,29 @@ def test_the_longest_names_and_largest_numbers_fit_80_columns():
     ],
 )
 def test_figures_that_do_not_count_say_why(machine, settings, reason):
-    assert [reason in found for found in reservations(machine, settings)] == [True]
+    assert [reason in found for found in reservations(machine, settings, MEASUREMENTS)] == [True]
     assert "do not count" in rendered(machine=machine, settings=settings)
     assert reason in json.loads(to_json(MEASUREMENTS, machine, settings))["reservations"][0]
 
 
 def test_figures_that_count_have_no_reservation():
-    assert reservations(MACHINE, SETTINGS) == ()
+    assert reservations(MACHINE, SETTINGS, MEASUREMENTS) == ()
     assert "do not count" not in rendered()
+
+
+def test_a_size_that_falls_off_beside_its_neighbour_does_not_count_unless_it_is_a_peer_s():
+    beside = [Measurement("hf", "decode_b7", (9.0,) * 3, (1,) * 3, (1,) * 3)]
+    assert reservations(MACHINE, SETTINGS, [*MEASUREMENTS, *beside]) == ()
+    beside.append(Measurement("minivllm", "decode_b7", (9.0,) * 3, (1024,) * 3, (448,) * 3))
+    (reason,) = reservations(MACHINE, SETTINGS, [*MEASUREMENTS, *beside])
+    assert "decode_b7, and 32.0 of decode_b8: 78% less" in reason
+    found = json.loads(to_json([*MEASUREMENTS, *beside], MACHINE, SETTINGS))["neighbours"]
+    assert [(pair["engine"], pair["size"]) for pair in found] == [("minivllm", 8), ("hf", 8)]
+
+
+def test_the_title_tells_the_temperature_of_sampling():
+    assert "temperature" not in rendered()
+    assert "temperature 0.6" in rendered(settings=dataclasses.replace(SETTINGS, temperature=0.6))
 
 
 def test_the_share_of_a_known_limit_stands_in_the_last_column():

@@ -23,13 +23,17 @@ from minivllm_bench.speed_limit import least_seconds, measure_ceilings, read_mod
 from minivllm_bench.workloads import Workload, find_workload
 from minivllm_scheduler.simulation import RooflineCost
 
+GPU_MEMORY_SHARE = 0.9
+"""Of a GPU's memory, for all engines together; one alone gets what it takes by default."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfflineOptions:
     """What to compare; the help of each option says what it is."""
 
     engines: Annotated[
-        str, typer.Option(help="Comma-separated: minivllm, hf, vllm. The first is compared.")
+        str,
+        typer.Option(help="Comma-separated: minivllm, hf, hf-cb, vllm, nano-vllm. The first is compared."),
     ] = "minivllm,hf"
     workloads: Annotated[
         str, typer.Option(help="Comma-separated: decode_bN, seed_8x32, prefill_64x1024, offline_256.")
@@ -43,6 +47,7 @@ class OfflineOptions:
     ] = None
     dtype: Annotated[DTypeChoice, typer.Option(help="The same for every engine.")] = "auto"
     device: Annotated[DeviceChoice, typer.Option(help="The same for every engine.")] = "auto"
+    temperature: Annotated[float, typer.Option(min=0.0, help="0 is greedy; the same for every engine.")] = 0.0
     input_len: Annotated[
         int | None, typer.Option(min=1, help="Prompt tokens, in place of the workload's.")
     ] = None
@@ -54,7 +59,10 @@ class OfflineOptions:
     num_threads: Annotated[
         int | None, typer.Option(min=1, help="CPU threads of each engine; PyTorch's choice if not given.")
     ] = None
-    vllm_python: Annotated[Path | None, typer.Option(help="Python of an environment with vLLM.")] = None
+    vllm_python: Annotated[
+        Path | None, typer.Option(help="Python of an environment with vLLM, if this one has none.")
+    ] = None
+    nano_vllm_python: Annotated[Path | None, typer.Option(help="The same for nano-vllm.")] = None
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures to this file.")] = None
 
 
@@ -65,7 +73,7 @@ def offline(options: OfflineOptions) -> None:
     if options.json_file is not None and not options.json_file.parent.is_dir():
         raise InvalidSetting(f"no folder {options.json_file.parent} for --json")
     shape = None if options.model_config is None else read_model_config(options.model_config)
-    settings = _engine_settings(options, shape)
+    settings = _engine_settings(options, shape, len(names))
     machine = read_machine()
     with ExitStack() as stack:
         if shape is not None:
@@ -81,6 +89,7 @@ def offline(options: OfflineOptions) -> None:
         num_threads=settings.num_threads,
         repeats=options.repeats,
         seed=options.seed,
+        temperature=settings.temperature,
         input_len=options.input_len,
         output_len=options.output_len,
     )
@@ -89,8 +98,10 @@ def offline(options: OfflineOptions) -> None:
         options.json_file.write_text(to_json(measurements, machine, shared, limits))
 
 
-def _engine_settings(options: OfflineOptions, shape: Mapping[str, Any] | None) -> EngineSettings:
-    """What every engine is built from; on a GPU a shape without weights brings its dtype."""
+def _engine_settings(
+    options: OfflineOptions, shape: Mapping[str, Any] | None, num_engines: int
+) -> EngineSettings:
+    """What every engine is built from; on a GPU a shape without weights brings its dtype, and engines share memory."""
     target = resolve_device(options.device)
     dtype = options.dtype
     if dtype == "auto" and shape is not None and target == "cuda":
@@ -101,7 +112,10 @@ def _engine_settings(options: OfflineOptions, shape: Mapping[str, Any] | None) -
         device=target,
         num_threads=options.num_threads or default_threads(),
         dummy_weights=shape is not None,
+        temperature=options.temperature,
+        gpu_memory_share=GPU_MEMORY_SHARE / num_engines,
         vllm_python=options.vllm_python,
+        nano_vllm_python=options.nano_vllm_python,
     )
 
 

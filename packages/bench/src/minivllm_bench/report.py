@@ -11,6 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from minivllm_bench.machine import MachineFacts
+from minivllm_bench.neighbours import find_neighbours
 from minivllm_bench.offline import Measurement
 
 SCHEMA = 1
@@ -30,6 +31,7 @@ class RunSettings:
         num_threads: CPU threads of each engine.
         repeats: Timed runs per engine and workload.
         seed: Of the prompts.
+        temperature: Of sampling; 0 is greedy.
         input_len: Prompt length that replaced the workloads' own; None if none did.
         output_len: Output length that replaced the workloads' own; None if none did.
     """
@@ -40,6 +42,7 @@ class RunSettings:
     num_threads: int
     repeats: int
     seed: int
+    temperature: float
     input_len: int | None
     output_len: int | None
 
@@ -122,11 +125,15 @@ def checkout_reservations(machine: MachineFacts) -> tuple[str, ...]:
     return ("the checkout has uncommitted changes",) if machine.git_dirty else ()
 
 
-def reservations(machine: MachineFacts, settings: RunSettings) -> tuple[str, ...]:
-    """Why the figures of a run do not count; empty if they do."""
+def reservations(
+    machine: MachineFacts, settings: RunSettings, measurements: Sequence[Measurement]
+) -> tuple[str, ...]:
+    """Why the figures of a run do not count; empty if they do. Of the peers' sizes nothing is asked."""
     found = [*checkout_reservations(machine)]
     if settings.repeats < REPEATS_THAT_COUNT:
         found.append(f"{settings.repeats} of at least {REPEATS_THAT_COUNT} repeats")
+    ours = [each for each in measurements if each.engine == measurements[0].engine]
+    found += [pair.reservation for pair in find_neighbours(ours) if pair.reservation is not None]
     return tuple(found)
 
 
@@ -136,7 +143,7 @@ def to_json(
     settings: RunSettings,
     limits: Mapping[str, float] = NO_LIMITS,
 ) -> str:
-    """The report as an indented JSON object: schema, machine, settings, reservations, rows, ratios.
+    """The report as an indented JSON object: schema, machine, settings, reservations, rows, ratios, neighbours.
 
     `limits` are output tokens per second by workload.
     """
@@ -144,12 +151,13 @@ def to_json(
         "schema": SCHEMA,
         "machine": dataclasses.asdict(machine),
         "settings": dataclasses.asdict(settings),
-        "reservations": reservations(machine, settings),
+        "reservations": reservations(machine, settings, measurements),
         "rows": [
             dataclasses.asdict(make_row(measurement, settings, limits.get(measurement.workload)))
             for measurement in measurements
         ],
         "ratios": [dataclasses.asdict(ratio) for ratio in ratios(measurements)],
+        "neighbours": [dataclasses.asdict(pair) for pair in find_neighbours(measurements)],
     }
     return json.dumps(report, indent=2) + "\n"
 
@@ -168,7 +176,7 @@ def to_table(
     first = measurements[0].engine
     table = Table(
         title=_title(settings),
-        caption=_caption(machine, settings),
+        caption=_caption(machine, reservations(machine, settings, measurements)),
         caption_justify="left",
         box=SIMPLE_HEAD,
     )
@@ -204,6 +212,8 @@ def _share_of_limit(measurement: Measurement, limits: Mapping[str, float]) -> tu
 
 def _title(settings: RunSettings) -> str:
     parts = [settings.model, settings.dtype, settings.device, f"{settings.num_threads} threads"]
+    if settings.temperature:
+        parts.append(f"temperature {settings.temperature:g}")
     parts += [
         f"{name} {length}"
         for name, length in (("in", settings.input_len), ("out", settings.output_len))
@@ -212,9 +222,9 @@ def _title(settings: RunSettings) -> str:
     return f"{', '.join(parts)}; median of {settings.repeats}"
 
 
-def _caption(machine: MachineFacts, settings: RunSettings) -> str:
+def _caption(machine: MachineFacts, doubts: Sequence[str]) -> str:
     where = f"{machine.cpu_model}, {machine.num_cpus} CPUs"
     gpus = "".join(f", {name}" for name in machine.gpus)
     commit = f"commit {machine.git_commit[:12]}" if machine.git_commit else "no commit"
-    doubts = "".join(f"\nThese figures do not count: {reason}." for reason in reservations(machine, settings))
-    return f"{where}{gpus}, {commit}{doubts}"
+    reasons = "".join(f"\nThese figures do not count: {reason}." for reason in doubts)
+    return f"{where}{gpus}, {commit}{reasons}"

@@ -120,8 +120,14 @@ def find_workload(name: str) -> Workload:
     for workload in FIXED_WORKLOADS:
         if workload.name == name:
             return workload
-    match = DECODE_NAME.fullmatch(name)
-    if match is None:
+    num_requests = decode_batch_size(name)
+    if num_requests is None:
         known = ", ".join(workload.name for workload in FIXED_WORKLOADS)
         raise InvalidSetting(f"no workload is called {name!r}; there are decode_bN for every N >= 1, {known}")
-    return Workload(name, int(match[1]), LengthRange.fixed(128), LengthRange.fixed(128))
+    return Workload(name, num_requests, LengthRange.fixed(128), LengthRange.fixed(128))
+
+
+def decode_batch_size(name: str) -> int | None:
+    """N of `decode_bN`; None if the workload has another name."""
+    match = DECODE_NAME.fullmatch(name)
+    return None if match is None else int(match[1])

@@ -16,7 +16,7 @@ TINY = {**CONFIGS["tinyllama-1.1b"], "vocab_size": 300, "hidden_size": 64, "inte
 TINY |= {"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
 
 
-@pytest.mark.parametrize("name", ["minivllm", "hf"])
+@pytest.mark.parametrize("name", ["minivllm", "hf", "hf-cb"])
 def test_an_engine_runs_a_shape_without_weights(name, tmp_path):
     write_dummy_model(TINY, tmp_path)
     engine = open_engine(
@@ -25,7 +25,9 @@ def test_an_engine_runs_a_shape_without_weights(name, tmp_path):
     )
     requests = Workload("unequal", 3, LengthRange(3, 20), LengthRange(1, 5)).draw(300, seed=0, run=1)
     assert engine.vocab_size == 300
-    for completion in checked(name, requests, engine.run(requests)).completions:
+    completions = checked(name, requests, engine.run(requests)).completions
+    engine.close()
+    for completion in completions:
         assert completion.text == "".join(f" {token_id:x}" for token_id in completion.token_ids)
 
 

@@ -12,8 +12,10 @@ from minivllm_bench.workloads import BenchRequest, LengthRange, Workload  # noqa
 UNEQUAL = Workload("unequal", 4, LengthRange(3, 9), LengthRange(2, 6))
 
 
-def load(folder, dtype="float32"):
-    return HfEngine.load(EngineSettings(model=str(folder), dtype=dtype, device="cpu", num_threads=1))
+def load(folder, dtype="float32", **changes):
+    return HfEngine.load(
+        EngineSettings(model=str(folder), dtype=dtype, device="cpu", num_threads=1, **changes)
+    )
 
 
 def test_left_padding_aligns_prompts_at_the_right():
@@ -34,6 +36,14 @@ def test_end_of_sequence_is_ignored_and_ids_are_detokenized(tiny_llama):
     completion = load(tiny_llama).run([BenchRequest((1, 2, 3), 5)]).completions[0]
     assert len(completion.token_ids) == 5
     assert completion.text == "".join(f"w{token_id}" for token_id in completion.token_ids)
+
+
+def test_sampling_has_the_temperature_asked_for(tiny_llama):
+    def drawn(temperature):
+        engine = load(tiny_llama, temperature=temperature)
+        return {engine.run([BenchRequest((1, 2, 3), 30)]).completions[0].token_ids for _ in range(3)}
+
+    assert [len(drawn(temperature)) for temperature in (0.0, 1e-4, 2.0)] == [1, 1, 3]
 
 
 def test_the_model_runs_in_the_dtype_asked_for(tiny_llama):

@@ -12,8 +12,8 @@ from minivllm_bench.workloads import BenchRequest, LengthRange, Workload
 UNEQUAL = Workload("unequal", 5, LengthRange(3, 40), LengthRange(1, 9))
 
 
-def settings(model):
-    return EngineSettings(model=str(model), dtype="float32", device="cpu", num_threads=1)
+def settings(model, **changes):
+    return EngineSettings(model=str(model), dtype="float32", device="cpu", num_threads=1, **changes)
 
 
 def test_both_engines_give_the_same_ids_and_the_same_text(tiny_llama):
@@ -30,6 +30,12 @@ def test_a_second_run_finds_nothing_of_the_first_in_a_cache(tiny_llama):
     requests = [BenchRequest(tuple(range(40)), 4)]
     assert engine.run(requests).completions == engine.run(requests).completions
     assert engine._llm.stats().prefix_hits_tokens == 0
+
+
+def test_sampling_has_the_temperature_asked_for(tiny_llama):
+    engine = open_engine("minivllm", settings(tiny_llama, temperature=2.0))
+    request = BenchRequest(tuple(range(40)), 30)
+    assert len({engine.run([request]).completions[0].token_ids for _ in range(3)}) == 3
 
 
 def test_a_model_that_cannot_be_loaded_is_one_line(tmp_path):

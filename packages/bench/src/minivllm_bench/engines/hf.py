@@ -1,5 +1,6 @@
 """Hugging Face `generate`: the whole batch at once, left padded, with KV cache and fused attention."""
 
+import dataclasses
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,12 +22,11 @@ PAD_ID = 0
 class HfEngine:
     """`transformers` in its usual best form: sdpa attention, KV cache, inference mode, one static batch."""
 
-    def __init__(self, model: Any, tokenizer: Any, num_threads: int) -> None:
+    def __init__(self, model: Any, tokenizer: Any, settings: EngineSettings) -> None:
         self._model = model
         self._tokenizer = tokenizer
-        self._num_threads = num_threads
-        # The checkpoint's own may name end-of-sequence ids or sampling; neither belongs in a benchmark.
-        model.generation_config = GenerationConfig(do_sample=False, use_cache=True, pad_token_id=PAD_ID)
+        self._num_threads = settings.num_threads
+        model.generation_config = generation_config(settings.temperature)
 
     @classmethod
     def load(cls, settings: EngineSettings) -> Self:
@@ -35,11 +35,7 @@ class HfEngine:
         Raises:
             EngineFailed: the model is missing, damaged or unknown to transformers.
         """
-        if settings.dummy_weights:
-            model, tokenizer = load_dummy(settings.model, settings.dtype)
-        else:
-            model, tokenizer = load_pretrained(find_model(settings.model), settings.dtype)
-        return cls(model.eval().to(settings.device), tokenizer, settings.num_threads)
+        return cls(*load(settings), settings)
 
     @property
     def vocab_size(self) -> int:
@@ -70,6 +66,28 @@ class HfEngine:
             )
         new_ids = output_ids[:, input_ids.shape[1] :].tolist()
         return [ids[: request.output_len] for ids, request in zip(new_ids, requests, strict=True)]
+
+
+def generation_config(temperature: float) -> GenerationConfig:
+    """Plain sampling without end; the checkpoint's own config may name end-of-sequence ids, top-k and the like."""
+    if temperature == 0:
+        return GenerationConfig(do_sample=False, use_cache=True, pad_token_id=PAD_ID)
+    return GenerationConfig(
+        do_sample=True, temperature=temperature, top_k=0, top_p=1.0, use_cache=True, pad_token_id=PAD_ID
+    )
+
+
+def load(settings: EngineSettings) -> tuple[Any, Any]:
+    """Model, on its device and ready to generate, and tokenizer.
+
+    Raises:
+        EngineFailed: the model is missing, damaged or unknown to transformers.
+    """
+    if settings.dummy_weights:
+        model, tokenizer = load_dummy(settings.model, settings.dtype)
+    else:
+        model, tokenizer = load_pretrained(find_model(settings.model), settings.dtype)
+    return model.eval().to(settings.device), tokenizer
 
 
 def load_dummy(folder: str, dtype: DType) -> tuple[Any, Any]:
@@ -128,13 +146,13 @@ def _gguf_options(source: ModelSource) -> dict[str, Any]:
     return {"gguf_file": source.gguf_file, "quantization_config": GgufConfig(dequantize=True)}
 
 
-def save_folder(source: ModelSource, dtype: DType, folder: Path) -> None:
-    """Write `source` as a Hugging Face folder, for engines that read no GGUF.
+def save_folder(settings: EngineSettings, folder: Path) -> None:
+    """Write the model as a Hugging Face folder with weights, for engines that read nothing else.
 
     Raises:
         EngineFailed: the model is missing, damaged or unknown to transformers.
     """
-    for part in load_pretrained(source, dtype):
+    for part in load(dataclasses.replace(settings, device="cpu")):
         part.save_pretrained(folder)
 
 

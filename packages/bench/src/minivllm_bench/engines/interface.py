@@ -21,7 +21,10 @@ class EngineSettings:
         device: Where it runs.
         num_threads: CPU threads for tensor work, the same for each engine.
         dummy_weights: Whether `model` is a folder without weights, to be filled in at random.
-        vllm_python: Python interpreter of an environment that has vLLM; None if vLLM takes no part.
+        temperature: Of sampling; 0 is greedy.
+        gpu_memory_share: Of all memory of the GPU, what one engine may take for weights, activations and KV cache.
+        vllm_python: Python interpreter of an environment that has vLLM; None is this one, if it has it.
+        nano_vllm_python: The same for nano-vllm.
     """
 
     model: str
@@ -29,7 +32,10 @@ class EngineSettings:
     device: Device
     num_threads: int
     dummy_weights: bool = False
+    temperature: float = 0.0
+    gpu_memory_share: float = 0.9
     vllm_python: Path | None = None
+    nano_vllm_python: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +73,7 @@ class Engine(Protocol):
         ...
 
     def run(self, requests: Sequence[BenchRequest]) -> TimedRun:
-        """Generate greedily, exactly `output_len` tokens a request, without regard to end-of-sequence.
+        """Generate exactly `output_len` tokens a request, without regard to end-of-sequence.
 
         Nothing computed in an earlier run is used again.
 

@@ -6,7 +6,7 @@ from typing import Self
 
 import torch
 
-from minivllm_bench.engines.interface import Completion, EngineSettings, TimedRun
+from minivllm_bench.engines.interface import Completion, Device, EngineSettings, TimedRun
 from minivllm_bench.errors import EngineFailed
 from minivllm_bench.workloads import BenchRequest
 from minivllm_runtime import LLM, SamplingParams
@@ -16,9 +16,10 @@ from minivllm_runtime.errors import MinivllmError
 class MinivllmEngine:
     """`minivllm_runtime.LLM` in this process."""
 
-    def __init__(self, llm: LLM, num_threads: int) -> None:
+    def __init__(self, llm: LLM, settings: EngineSettings) -> None:
         self._llm = llm
-        self._num_threads = num_threads
+        self._num_threads = settings.num_threads
+        self._temperature = settings.temperature
 
     @classmethod
     def load(cls, settings: EngineSettings) -> Self:
@@ -35,10 +36,11 @@ class MinivllmEngine:
                 device=settings.device,
                 num_threads=settings.num_threads,
                 enable_prefix_caching=False,
+                gpu_memory_utilization=min(1.0, settings.gpu_memory_share + _used_share(settings.device)),
             )
         except MinivllmError as error:
             raise EngineFailed(f"minivllm cannot load {settings.model}: {error}") from error
-        return cls(llm, settings.num_threads)
+        return cls(llm, settings)
 
     @property
     def vocab_size(self) -> int:
@@ -53,7 +55,9 @@ class MinivllmEngine:
             outputs = self._llm.generate(
                 [request.prompt_token_ids for request in requests],
                 [
-                    SamplingParams(temperature=0.0, max_tokens=request.output_len, ignore_eos=True)
+                    SamplingParams(
+                        temperature=self._temperature, max_tokens=request.output_len, ignore_eos=True
+                    )
                     for request in requests
                 ],
                 use_tqdm=False,
@@ -67,3 +71,11 @@ class MinivllmEngine:
     def close(self) -> None:
         """Drop weights and KV cache."""
         del self._llm
+
+
+def _used_share(device: Device) -> float:
+    """Share of the GPU's memory that others hold, which `gpu_memory_utilization` counts as well."""
+    if device != "cuda":
+        return 0.0
+    free_bytes, total_bytes = torch.cuda.mem_get_info()
+    return 1 - free_bytes / total_bytes

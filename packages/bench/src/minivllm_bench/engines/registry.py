@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from minivllm_bench.engines.interface import Engine, EngineSettings
+from minivllm_bench.engines.peer_process import open_nano_vllm, open_vllm
 from minivllm_bench.errors import InvalidSetting, MissingExtra
 
 
@@ -46,16 +47,18 @@ def _open_hf(settings: EngineSettings) -> Engine:
     return HfEngine.load(settings)
 
 
-def _open_vllm(settings: EngineSettings) -> Engine:
-    from minivllm_bench.engines.vllm_process import VllmEngine
+def _open_hf_continuous(settings: EngineSettings) -> Engine:
+    from minivllm_bench.engines.hf_continuous import HfContinuousEngine
 
-    return VllmEngine.load(settings)
+    return HfContinuousEngine.load(settings)
 
 
 OPENERS: dict[str, Callable[[EngineSettings], Engine]] = {
     "minivllm": _open_minivllm,
     "hf": _open_hf,
-    "vllm": _open_vllm,
+    "hf-cb": _open_hf_continuous,
+    "vllm": open_vllm,
+    "nano-vllm": open_nano_vllm,
 }
-EXTRAS = {"minivllm": "engine", "hf": "hf", "vllm": "hf"}
+EXTRAS = {"minivllm": "engine", "hf": "hf", "hf-cb": "hf", "vllm": "hf", "nano-vllm": "hf"}
 """The extra of this package that brings what an engine imports."""
