@@ -137,8 +137,8 @@ def _with_own(assignments: Iterable[str], line: int, limits: KeyLimits) -> KeyLi
         if name not in _LIMITS or not value.isdecimal() or int(value) < 1:
             raise InvalidParameter(
                 "api_key_file",
-                f"line {line} of the API keys: {assignment[:40]!r} is none of {', '.join(_LIMITS)}, "
-                "each =N with N at least 1",
+                f"line {line} of the API keys: {assignment[:40]!r} is none of "
+                f"{', '.join(f'{limit}=N' for limit in _LIMITS)} with N at least 1",
             )
         limits = replace(limits, **{name: int(value)})
     return limits

@@ -172,7 +172,7 @@ class ServerSettings(EngineSettings):
     @model_validator(mode="after")
     def _refuse_contradictions(self) -> Self:
         if self.api_processes > 1 and not self.engine_process:
-            raise ValueError("api_processes above 1 contradicts no-engine-process")
+            raise ValueError("api_processes above 1 needs engine_process")
         return self
 
     def key_ring(self) -> KeyRing | None:
