@@ -1,24 +1,26 @@
 from minivllm_server.tool_calls.forced import CallListParser, NamedCallParser, call_list_schema
 
+from .reading import read
+
 
 def test_the_arguments_of_a_named_call_come_as_they_are_written():
     parser = NamedCallParser("f")
     pieces = [piece for text in ("", '{"x"', ":1}") for piece in parser.push(text).calls]
-    assert pieces == [("f", '{"x"'), (None, ":1}")]
+    assert pieces == [("f", ""), (None, '{"x"'), (None, ":1}")]
     assert parser.finish() == ("", ())
 
 
-def test_a_list_of_calls_comes_in_the_end():
-    parser = CallListParser()
-    assert parser.push('[{"name": "f", "parameters": {"x": 1}},') == ("", ())
-    assert parser.push(' {"name": "g", "parameters": {}}]') == ("", ())
-    assert parser.finish().calls == (("f", '{"x": 1}'), ("g", "{}"))
+def test_a_list_of_calls():
+    text = '[{"name": "f", "parameters": {"x": 1}},\n {"name": "g", "parameters": {}}]'
+    assert read(CallListParser, *text) == ("", [("f", '{"x": 1}'), ("g", "{}")])
 
 
-def test_a_list_that_was_cut_short_is_text():
-    parser = CallListParser()
-    parser.push('[{"name": "f", "par')
-    assert parser.finish() == ('[{"name": "f", "par', ())
+def test_a_list_that_was_cut_short_in_arguments_keeps_them():
+    assert read(CallListParser, '[{"name": "f", "parameters": {"x": [') == ("", [("f", '{"x": [')])
+
+
+def test_a_list_that_was_cut_short_before_them_is_text():
+    assert read(CallListParser, '[{"name": "f", "par') == ('[{"name": "f", "par', [])
 
 
 def test_the_schema_of_a_list():

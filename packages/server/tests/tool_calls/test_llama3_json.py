@@ -1,21 +1,12 @@
-import json
-
 import pytest
 
 from minivllm_server.tool_calls.llama3_json import Llama3JsonParser
 
+from .reading import read
+
 CALL = '{"name": "f", "parameters": {"x": 1}}'
 
 
-def parse(text, size):
-    parser = Llama3JsonParser()
-    pieces = [text[i : i + size] for i in range(0, len(text), size)]
-    parsed = [*(parser.push(piece) for piece in pieces), parser.finish()]
-    content = "".join(each.content for each in parsed)
-    return content, [(call.name, json.loads(call.arguments)) for each in parsed for call in each.calls]
-
-
-@pytest.mark.parametrize("size", [1, 3, 1000])
 @pytest.mark.parametrize(
     ("text", "num_calls"),
     [
@@ -25,21 +16,19 @@ def parse(text, size):
         (f"{CALL}; {CALL}", 2),
         (f"{CALL}\n{CALL}", 2),
         (CALL.replace("parameters", "arguments"), 1),
+        ('{"type": "function", ' + CALL[1:], 1),
         ("", 0),
         ("hello {}", 0),
         ("{", 0),
-        (CALL[:-1], 0),
-        (f"{CALL} and so on", 0),
+        (CALL[:15], 0),
         ('{"a": 1}', 0),
         ("<|python_tag|>print(1)", 0),
         ("<|pyth", 0),
     ],
 )
-def test_an_answer_is_calls_or_text(text, num_calls, size):
-    content, calls = parse(text, size)
-    assert calls == [("f", {"x": 1})] * num_calls
-    assert content == ("" if num_calls else text)
+def test_an_answer_is_calls_or_text(text, num_calls):
+    assert read(Llama3JsonParser, *text) == ("" if num_calls else text, [("f", '{"x": 1}')] * num_calls)
 
 
-def test_text_is_shown_at_once():
-    assert Llama3JsonParser().push("hello").content == "hello"
+def test_what_follows_calls_is_text():
+    assert read(Llama3JsonParser, f"{CALL} and so on") == (" and so on", [("f", '{"x": 1}')])

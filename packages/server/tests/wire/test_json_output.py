@@ -89,6 +89,7 @@ def test_a_named_call(server, stream):
         pieces = [piece for choice in answer.choices(0) for piece in choice["delta"].get("tool_calls", ())]
         assert [piece["index"] for piece in pieces] == [0] * len(pieces)
         assert [piece["function"].get("name") for piece in pieces] == ["point"] + [None] * (len(pieces) - 1)
+        assert pieces[0]["function"]["arguments"] == ""
         arguments = "".join(piece["function"]["arguments"] for piece in pieces)
         assert answer.finish_reasons()[-1] == "tool_calls"
         assert answer.text() == ""
@@ -101,17 +102,35 @@ def test_a_named_call(server, stream):
     assert json.loads(arguments) == {"x": 1, "y": 2}
 
 
-def test_any_call_but_a_call(server):
-    wish = '[{"name": "point", "parameters": {"x": 1, "y": 2}}]'
-    server.play(ids_of(wish, EOS), prompt_len=TOOL_PROMPT_LEN)
-    body = {"tools": [tool("other"), tool("point")], "tool_choice": "required", "max_tokens": 100}
-    choice = server.chat_choice(**body)
-    assert choice["finish_reason"] == "tool_calls"
-    (call,) = choice["message"]["tool_calls"]
-    assert (call["function"]["name"], json.loads(call["function"]["arguments"])) == (
-        "point",
-        {"x": 1, "y": 2},
-    )
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("is_parallel", [True, False])
+def test_any_call_but_a_call(server, stream, is_parallel):
+    call = '{"name": "point", "parameters": {"x": 1, "y": 2}}'
+    server.play(ids_of(f"[{call}, {call}]" if is_parallel else f"[{call}]", EOS), prompt_len=TOOL_PROMPT_LEN)
+    body = {
+        "tools": [tool("other"), tool("point")],
+        "tool_choice": "required",
+        "parallel_tool_calls": is_parallel,
+        "max_tokens": 200,
+    }
+    if stream:
+        answer = server.chat_stream(**body).read_all()
+        pieces = [piece for choice in answer.choices(0) for piece in choice["delta"].get("tool_calls", ())]
+        firsts = [position for position, piece in enumerate(pieces) if "id" in piece]
+        names = [pieces[position]["function"]["name"] for position in firsts]
+        arguments = [
+            "".join(piece["function"]["arguments"] for piece in pieces if piece["index"] == index)
+            for index in range(len(firsts))
+        ]
+        finish_reason, content = answer.finish_reasons()[-1], answer.text() or None
+    else:
+        choice = server.chat_choice(**body)
+        names = [call["function"]["name"] for call in choice["message"]["tool_calls"]]
+        arguments = [call["function"]["arguments"] for call in choice["message"]["tool_calls"]]
+        finish_reason, content = choice["finish_reason"], choice["message"]["content"]
+    assert names == ["point"] * (2 if is_parallel else 1)
+    assert [json.loads(each) for each in arguments] == [{"x": 1, "y": 2}] * len(names)
+    assert (finish_reason, content) == ("tool_calls", None)
 
 
 def test_the_official_client_parses_into_its_model(server):

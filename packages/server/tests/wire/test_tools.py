@@ -4,6 +4,7 @@ import json
 
 import httpx
 import openai
+import pydantic
 import pytest
 
 from .byte_tokens import EOS, byte_tokenizer, ids_of
@@ -31,21 +32,24 @@ TWO_CALLS = (
 )
 
 
+def prompt_length():
+    """Tokens of a conversation with both tools."""
+    return len("a<tool_call>") + len(str(len(json.dumps([WEATHER, CLOCK]))))
+
+
 @pytest.fixture
 def ask(server):
     """Asks with tools; the model says `text`."""
-    length = len("a<tool_call>") + len(str(len(json.dumps([WEATHER, CLOCK]))))
 
     def ask(text, **body):
-        server.play(ids_of(text, EOS), prompt_len=length)
+        server.play(ids_of(text, EOS), prompt_len=prompt_length())
         return server.chat(**{"tools": [WEATHER, CLOCK], **body})
 
     return ask
 
 
 def stream_of(server, text, **body):
-    length = len("a<tool_call>") + len(str(len(json.dumps([WEATHER, CLOCK]))))
-    server.play(ids_of(text, EOS), prompt_len=length)
+    server.play(ids_of(text, EOS), prompt_len=prompt_length())
     return server.chat_stream(**{"tools": [WEATHER, CLOCK], **body}).read_all()
 
 
@@ -87,20 +91,57 @@ def test_one_call_at_most_where_the_client_wants_one(ask):
     assert calls_in(message) == [("weather", {"x": 5})]
 
 
+def pieces_of(stream):
+    return [piece for choice in stream.choices(0) for piece in choice["delta"].get("tool_calls", ())]
+
+
 def test_a_stream_of_calls(server):
     stream = stream_of(server, TWO_CALLS)
     assert stream.text() == "I look."
-    pieces = [piece for choice in stream.choices(0) for piece in choice["delta"].get("tool_calls", ())]
-    assert [piece["index"] for piece in pieces] == [0, 1]
-    assert [piece["function"]["name"] for piece in pieces] == ["weather", "clock"]
     assert stream.finish_reasons()[-1] == "tool_calls"
     assert stream.is_done
+    pieces = pieces_of(stream)
+    assert [piece["index"] for piece in pieces] == sorted(piece["index"] for piece in pieces)
+    for index, name, arguments in [(0, "weather", '{"x": 5}'), (1, "clock", "{}")]:
+        first, *others = (piece for piece in pieces if piece["index"] == index)
+        assert first.pop("id").startswith("call_")
+        assert first == {"index": index, "type": "function", "function": {"name": name, "arguments": ""}}
+        assert all(piece.keys() == {"index", "function"} for piece in others)
+        assert "".join(piece["function"]["arguments"] for piece in others) == arguments
 
 
-def test_a_call_that_is_cut_short_is_text(ask):
+def test_arguments_are_sent_while_the_model_writes_them(server):
+    text = '<tool_call>{"name": "weather", "arguments": {"x": 5'
+    server.play(ids_of(text, "}}", EOS), prompt_len=prompt_length())
+    server.model.pace.hold()
+    server.model.pace.allow(len(text))
+    with server.chat_stream(tools=[WEATHER, CLOCK]) as stream:
+        while not (pieces := pieces_of(stream)) or pieces[-1]["function"]["arguments"][-1:] != "5":
+            next(iter(stream))
+        server.model.pace.release()
+        assert all(stream)  # reads the rest
+    assert "".join(piece["function"]["arguments"] for piece in pieces_of(stream)) == '{"x": 5}'
+
+
+def test_a_call_that_is_cut_short_in_its_name_is_text(ask):
     (entry,) = ask(TWO_CALLS, max_tokens=40).json()["choices"]
     assert entry["finish_reason"] == "length"
     assert entry["message"]["content"] == TWO_CALLS[:40]
+    assert "tool_calls" not in entry["message"]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_call_that_is_cut_short_in_its_arguments_keeps_them(server, ask, stream):
+    num_tokens = TWO_CALLS.index("5")
+    if stream:
+        answer = stream_of(server, TWO_CALLS, max_tokens=num_tokens)
+        arguments = "".join(piece["function"]["arguments"] for piece in pieces_of(answer))
+        finish_reason = answer.finish_reasons()[-1]
+    else:
+        (entry,) = ask(TWO_CALLS, max_tokens=num_tokens).json()["choices"]
+        (call,) = entry["message"]["tool_calls"]
+        arguments, finish_reason = call["function"]["arguments"], entry["finish_reason"]
+    assert (arguments, finish_reason) == ('{"x": ', "length")
 
 
 def test_tools_that_may_not_be_called_are_not_shown(server):
@@ -166,9 +207,8 @@ class TestOfficialClient:
         ):
             yield api
 
-    def body(self, server):
-        length = len("a<tool_call>") + len(str(len(json.dumps([WEATHER, CLOCK]))))
-        server.play(ids_of(TWO_CALLS, EOS), prompt_len=length)
+    def body(self, server, text=TWO_CALLS):
+        server.play(ids_of(text, EOS), prompt_len=prompt_length())
         return {"model": "scripted", "messages": CONVERSATION, "tools": [WEATHER, CLOCK], "temperature": 0}
 
     def test_a_whole_answer(self, server, api):
@@ -177,8 +217,35 @@ class TestOfficialClient:
 
     def test_the_accumulating_stream_helper(self, server, api):
         with api.chat.completions.stream(**self.body(server)) as stream:
+            events = list(stream)
             (choice,) = stream.get_final_completion().choices
         assert choice.finish_reason == "tool_calls"
         assert choice.message.content == "I look."
         calls = [(call.function.name, call.function.arguments) for call in choice.message.tool_calls]
         assert calls == [("weather", '{"x": 5}'), ("clock", "{}")]
+        done = [event for event in events if event.type == "tool_calls.function.arguments.done"]
+        assert [(event.name, event.arguments) for event in done] == calls
+        deltas = [event for event in events if event.type == "tool_calls.function.arguments.delta"]
+        assert "".join(event.arguments_delta for event in deltas if event.index == 0) == '{"x": 5}'
+
+    def test_a_strict_tool_parses_while_it_streams(self, server, api):
+        class weather(pydantic.BaseModel):
+            x: int
+
+        body = self.body(server) | {"tools": [openai.pydantic_function_tool(weather)]}
+        server.play(
+            ids_of(TWO_CALLS, EOS), prompt_len=len("a<tool_call>") + len(str(len(json.dumps(body["tools"]))))
+        )
+        with api.chat.completions.stream(**body) as stream:
+            call, _ = stream.get_final_completion().choices[0].message.tool_calls
+        assert call.function.parsed_arguments == weather(x=5)
+
+    def test_accumulating_by_hand(self, server, api):
+        text = '<tool_call>{"arguments": {"x": 1}, "name": "weather"}</tool_call>' + TWO_CALLS[8:]
+        calls = []
+        for chunk in api.chat.completions.create(**self.body(server, text), stream=True):
+            for piece in chunk.choices[0].delta.tool_calls or ():
+                if piece.id:
+                    calls.append([piece.function.name, ""])
+                calls[piece.index][1] += piece.function.arguments
+        assert calls == [["weather", '{"x": 1}'], ["weather", '{"x": 5}'], ["clock", "{}"]]

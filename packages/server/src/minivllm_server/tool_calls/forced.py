@@ -1,10 +1,10 @@
 """Calls that the client demands: a grammar makes the model write nothing else."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from minivllm_server.tool_calls.parser import CallPiece, Parsed, call_of
+from minivllm_server.tool_calls.call_sequence import CallSequenceParser
+from minivllm_server.tool_calls.parser import CallPiece, Parsed
 
 
 class NamedCallParser:
@@ -15,38 +15,27 @@ class NamedCallParser:
     """
 
     def __init__(self, name: str) -> None:
-        self._name: str | None = name
+        self._name = name
+        self._has_begun = False
 
     def push(self, text: str) -> Parsed:
         """See `ToolCallParser.push`."""
         if not text:
             return Parsed()
-        name, self._name = self._name, None
-        return Parsed("", (CallPiece(name, text),))
+        begin = () if self._has_begun else (CallPiece(self._name, ""),)
+        self._has_begun = True
+        return Parsed("", (*begin, CallPiece(None, text)))
 
     def finish(self) -> Parsed:
         """See `ToolCallParser.finish`."""
         return Parsed()
 
 
-class CallListParser:
-    """All of the text is a JSON array of calls, as `call_list_schema` has it. One that was cut short stays text."""
+class CallListParser(CallSequenceParser):
+    """All of the text is a JSON array of calls, as `call_list_schema` has it."""
 
     def __init__(self) -> None:
-        self._pending = ""
-
-    def push(self, text: str) -> Parsed:
-        """See `ToolCallParser.push`."""
-        self._pending += text
-        return Parsed()
-
-    def finish(self) -> Parsed:
-        """See `ToolCallParser.finish`."""
-        try:
-            calls = [call_of(value, "parameters") for value in json.loads(self._pending)]
-        except ValueError:
-            return Parsed(self._pending)
-        return Parsed("", tuple(call for call in calls if call is not None))
+        super().__init__(separators=" \t\r\n[,]")
 
 
 def call_list_schema(

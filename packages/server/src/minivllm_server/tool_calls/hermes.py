@@ -1,67 +1,56 @@
 """Calls as Hermes and Qwen models write them: `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, any number."""
 
-import json
-
-from minivllm_server.tool_calls.parser import CallPiece, Parsed, call_of
+from minivllm_server.tool_calls.call_finder import CallFinder
+from minivllm_server.tool_calls.parser import Parsed
 
 BEGIN = "<tool_call>"
 END = "</tool_call>"
 
 
-class HermesParser:
-    """Text outside the tags is content, without the white space around calls; what is no call stays text."""
+class HermesParser(CallFinder):
+    """Text outside the tags is content, without the white space before calls and the end; what is no call is text.
+
+    A call needs no end tag.
+    """
 
     def __init__(self) -> None:
-        self._pending = ""
-        self._num_calls = 0
+        super().__init__()
+        self._may_end = False
 
-    def push(self, text: str) -> Parsed:
-        """See `ToolCallParser.push`."""
-        self._pending += text
-        contents: list[str] = []
-        calls: list[CallPiece] = []
-        while (begin := self._pending.find(BEGIN)) >= 0:
-            end = self._pending.find(END, begin)
-            if end < 0:
-                break
-            call = _parse(self._pending[begin + len(BEGIN) : end])
-            if call is None:
-                contents.append(self._pending[: end + len(END)])
-            else:
-                contents.append(self._pending[:begin].rstrip())
-                calls.append(call)
-                self._num_calls += 1
-            self._pending = self._pending[end + len(END) :]
-        contents.append(self._take_safe())
-        return Parsed("".join(contents), tuple(calls))
+    def _read_outside(self) -> Parsed | None:
+        if self._may_end:
+            return self._read_end_tag()
+        before, tag, after = self._pending.partition(BEGIN)
+        after = after.lstrip()
+        if tag and after and not after.startswith("{"):
+            return Parsed(self._take(len(before) + len(tag)))
+        num_shown = len(before[: len(before) - (0 if tag else _num_held(before))].rstrip())
+        if num_shown:
+            return Parsed(self._take(num_shown))
+        if not after:
+            return None
+        self._open_call(len(self._pending) - len(after))
+        return Parsed()
 
-    def finish(self) -> Parsed:
-        """See `ToolCallParser.finish`. A last call needs no end tag."""
-        pending, self._pending = self._pending, ""
-        before, tag, body = pending.partition(BEGIN)
-        call = _parse(body) if tag else None
-        if call is not None:
-            self._num_calls += 1
-            return Parsed(before.rstrip(), (call,))
-        return Parsed(pending.rstrip() if self._num_calls else pending)
+    def _read_end_tag(self) -> Parsed | None:
+        rest = self._pending.lstrip()
+        if rest != END and END.startswith(rest):
+            return None
+        if rest.startswith(END):
+            self._take(len(self._pending) - len(rest) + len(END))
+        self._may_end = False
+        return Parsed()
 
-    def _take_safe(self) -> str:
-        """What can be shown already: no begin of a call, and no white space that may come before one."""
-        begin = self._pending.find(BEGIN)
-        end = begin if begin >= 0 else len(self._pending) - _num_held(self._pending)
-        safe = self._pending[:end].rstrip()
-        self._pending = self._pending[len(safe) :]
-        return safe
+    def _leave_call(self, *, was_call: bool) -> None:
+        self._may_end = was_call
+
+    def _take_leftover(self) -> str:
+        if self._may_end:
+            return ""
+        return self._pending.rstrip() if self._has_calls else self._pending
 
 
 def _num_held(text: str) -> int:
     """Characters at the end of `text` that may be the first ones of a begin tag."""
     lengths = range(min(len(text), len(BEGIN) - 1), 0, -1)
     return next((length for length in lengths if text.endswith(BEGIN[:length])), 0)
-
-
-def _parse(body: str) -> CallPiece | None:
-    try:
-        return call_of(json.loads(body), "arguments", "parameters")
-    except (ValueError, RecursionError):
-        return None

@@ -1,16 +1,15 @@
 """What a parser of tool calls takes and gives."""
 
-import json
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
 
 
 class CallPiece(NamedTuple):
-    """A part of a call, or a whole one.
+    """A part of a call. The first one has the name and no arguments yet, those after it have the arguments.
 
     Attributes:
-        name: Of the function; None if this goes on with the arguments of the call before.
-        arguments: JSON text, or a part of it.
+        name: Of the function; None if this goes on with the call before.
+        arguments: A part of the JSON text.
     """
 
     name: str | None
@@ -22,7 +21,7 @@ class Parsed(NamedTuple):
 
     Attributes:
         content: Text that belongs to no call.
-        calls: In the order in which they were written.
+        calls: Parts of calls, in the order in which they were written.
     """
 
     content: str = ""
@@ -30,7 +29,10 @@ class Parsed(NamedTuple):
 
 
 class ToolCallParser(Protocol):
-    """Tells calls from text, for one choice. What may still become a call is held back."""
+    """Tells calls from text, for one choice. What may still become a call is held back.
+
+    However a text is cut into pieces, what comes of it is the same when it is joined.
+    """
 
     def push(self, text: str) -> Parsed:
         """Takes the next piece of text."""
@@ -42,16 +44,11 @@ class ToolCallParser(Protocol):
 MakeParser = Callable[[], ToolCallParser]
 
 
-def call_of(value: Any, *argument_names: str) -> CallPiece | None:
-    """Returns the call that a JSON value stands for, None if it is none.
-
-    Args:
-        value: A parsed JSON value.
-        argument_names: What the member with the arguments may be called.
-    """
-    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
-        return None
-    for name in argument_names:
-        if isinstance(value.get(name), dict):
-            return CallPiece(value["name"], json.dumps(value[name], ensure_ascii=False))
-    return None
+def join(parts: Iterable[Parsed]) -> Parsed:
+    """Returns what several results are together."""
+    contents: list[str] = []
+    calls: list[CallPiece] = []
+    for part in parts:
+        contents.append(part.content)
+        calls += part.calls
+    return Parsed("".join(contents), tuple(calls))
