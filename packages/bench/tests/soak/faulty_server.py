@@ -1,4 +1,7 @@
-"""An HTTP server on a real socket that answers completions rightly, or with one fault of a list. A program too."""
+"""An HTTP server on a real socket that answers completions and chats rightly, or with one fault of a list.
+
+A program too.
+"""
 
 import json
 import socketserver
@@ -34,7 +37,9 @@ class Handler(BaseHTTPRequestHandler):
         fault = self.server.fault
         status = self._status_of(data)
         if fault == "bad bodies welcome" or status == 200:
-            self._complete(json.loads(data) if status == 200 else {"prompt": [], "max_tokens": 0}, fault)
+            body = json.loads(data) if status == 200 else {"prompt": [], "max_tokens": 0}
+            body["prompt"] = self._prompt_of(body)
+            self._complete(body, fault)
         elif fault == "no envelope":
             self._answer(status, {"detail": "no"})
         elif fault == "no message":
@@ -46,7 +51,7 @@ class Handler(BaseHTTPRequestHandler):
         """A check that knows nothing but the list of bad requests."""
         try:
             body = json.loads(data, parse_constant=lambda _name: 1 / 0)
-            body["prompt"] = [int(i) for i in body["prompt"]]
+            body["prompt"] = [int(i) for i in self._prompt_of(body)]
             if body.get("model") == "no-such-model":
                 return 404
             known = 0 <= min(body["prompt"]) <= max(body["prompt"]) < 2**32 and 0 < body["max_tokens"] < 2**32
@@ -54,6 +59,23 @@ class Handler(BaseHTTPRequestHandler):
             return 200 if known and sane and (body.get("stream") or not body.get("stream_options")) else 400
         except (ValueError, TypeError, KeyError, ZeroDivisionError, UnicodeDecodeError):
             return 400
+
+    def _prompt_of(self, body):
+        return (
+            [int(word) for word in body["messages"][0]["content"].split()]
+            if self._is_chat
+            else body["prompt"]
+        )
+
+    @property
+    def _is_chat(self):
+        return self.path == "/v1/chat/completions"
+
+    def _choice(self, index, text, reason, *, kind, logprobs):
+        choice = {"index": index, "finish_reason": reason}
+        if self._is_chat:
+            return choice | {kind: {"content": text}}
+        return choice | {"text": text, "logprobs": {"token_logprobs": logprobs} if logprobs else None}
 
     def _complete(self, body, fault):
         n = body.get("n") or 1
@@ -78,19 +100,24 @@ class Handler(BaseHTTPRequestHandler):
             "completion_tokens": tokens,
         }
         if body.get("stream"):
-            self._stream(texts, usage, fault)
+            self._stream(texts, usage, fault, logprobs=bool(body.get("logprobs")))
         else:
             reason = "abort" if fault == "odd reason" else "length"
-            choices = [{"index": i, "text": each, "finish_reason": reason} for i, each in enumerate(texts)]
+            logprobs = [-1.0] * body["max_tokens"] if body.get("logprobs") else None
+            choices = [
+                self._choice(i, each, reason, kind="message", logprobs=logprobs)
+                for i, each in enumerate(texts)
+            ]
             self._answer(200, {"choices": choices[(fault == "lost choice") :], "usage": usage})
 
-    def _stream(self, texts, usage, fault):
+    def _stream(self, texts, usage, fault, *, logprobs):
         chunks = []
+        num_tokens = usage["completion_tokens"] // len(texts)
         for index, text in enumerate(texts):
-            for part, reason in ((text[:2], None), (text[2:], "length")):
-                chunks.append(
-                    {"choices": [{"index": index, "text": part, "finish_reason": reason}], "usage": None}
-                )
+            for part, reason, num in ((text[:2], None, 1), (text[2:], "length", num_tokens - 1)):
+                values = [-1.0] * (num - (fault == "lost logprob")) if logprobs else None
+                choice = self._choice(index, part, reason, kind="delta", logprobs=values)
+                chunks.append({"choices": [choice], "usage": None})
         if fault == "goes on":
             chunks.append(chunks[-1])
         if fault == "lost choice":

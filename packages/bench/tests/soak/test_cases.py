@@ -3,7 +3,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minivllm_bench.soak.cases import Case, CaseLimits, draw_cases
+from minivllm_bench.soak.cases import Case, CaseLimits, Kind, draw_cases
 
 
 @given(st.integers(1, 40), st.integers(1, 9), st.integers(1, 300), st.integers(1, 60), st.integers())
@@ -22,11 +22,19 @@ def test_cases_are_of_all_kinds_and_some_share_a_beginning():
     cases = draw_cases(CaseLimits(200, 1000, 256, 64), seed=0)
     assert {case.num_choices for case in cases} == {1, 2}
     assert {case.ignore_eos for case in cases} == {True, False}
+    assert {case.kind for case in cases} == set(Kind)
     doublings = Counter(len(case.prompt_token_ids).bit_length() for case in cases)
     assert min(doublings[bits] for bits in range(1, 9)) >= 10
     heads = Counter(case.prompt_token_ids[:16] for case in cases if len(case.prompt_token_ids) > 16)
     assert max(heads.values()) > 1
     assert draw_cases(CaseLimits(200, 1000, 256, 64), seed=1) != cases
+
+
+def test_a_chat_has_fewer_words_than_the_prompt_has_tokens():
+    case = Case(tuple(range(17)), 3, ignore_eos=True, num_choices=1, kind=Kind.CHAT)
+    body = case.body("m", stream=False, cache_salt=None)
+    assert body["messages"] == [{"role": "user", "content": "0 8 16"}]
+    assert "prompt" not in body
 
 
 def test_a_body_is_greedy_and_asks_for_usage_only_in_a_stream():

@@ -10,7 +10,7 @@ from minivllm_bench.cli import main
 FAULTY = Path(__file__).with_name("faulty_server.py")
 SHORT = [
     "--minutes",
-    "0.02",
+    "0.05",
     "--cases",
     "6",
     "--input-len",
@@ -35,6 +35,11 @@ def test_a_running_server_is_soaked(server, tmp_path, capsys):
     assert report["num_faults"] == 0
     assert {check["has_passed"] for check in report["checks"]} == {True, None}
     assert report["metrics"]["minivllm:engine_steps_total"] > 0
+
+
+def test_a_kind_that_does_not_exist_is_refused_before_a_server_starts(capsys):
+    assert main(["soak", "--kinds", "greedy,odd", "--start", "false"]) == 2
+    assert "'odd' is not a valid Kind; there are greedy, sampled" in capsys.readouterr().err
 
 
 def test_a_started_server_that_errs_fails_the_soak_and_leaves_its_log(capsys):
@@ -96,6 +101,8 @@ def test_our_own_server_bears_a_short_soak(tiny_llama, tmp_path):
     arguments = [
         "--start",
         start,
+        "--kinds",
+        "greedy,sampled,penalized,logprobs",
         "--vocab-size",
         "128",
         "--burst-every-s",

@@ -6,7 +6,7 @@ from minivllm_bench.soak.cases import CaseLimits, draw_cases
 from minivllm_bench.soak.traffic import BURST, Traffic, TrafficPlan
 from minivllm_bench.soak.visitor import End
 
-PLAN = TrafficPlan(duration_s=0.6, num_visitors=3, burst_size=5, burst_every_s=0.3, seed=0)
+PLAN = TrafficPlan(duration_s=1.5, num_visitors=3, burst_size=5, burst_every_s=0.3, seed=0)
 
 
 def run(visitor, *, memory=None):
@@ -19,7 +19,7 @@ def test_traffic_is_of_all_kinds_and_every_visit_is_counted(server, visitor):
     assert log.num_faults == 0
     assert log.faults == []
     assert {"whole", "stream", "bad request", "leaves", BURST} <= {kind for kind, _ in log.ends}
-    assert log.ends[BURST, End.ANSWERED] in {10, 15}
+    assert log.ends[BURST, End.ANSWERED] % PLAN.burst_size == 0
     assert log.count(End.ANSWERED) > 20
     assert log.count(End.REFUSED) == log.ends["bad request", End.REFUSED] > 0
     assert log.samples[0].resident_bytes == 7

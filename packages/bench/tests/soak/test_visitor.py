@@ -5,8 +5,8 @@ import pytest
 
 from minivllm_bench.serve.endpoint import Endpoint
 from minivllm_bench.soak.bad_requests import BAD_REQUESTS
-from minivllm_bench.soak.cases import Case
-from minivllm_bench.soak.visitor import Choice, End, Visit, Visitor
+from minivllm_bench.soak.cases import Case, Kind
+from minivllm_bench.soak.visitor import Choice, End, Visit, Visitor, WholeAnswer
 
 CASE = Case((5, 6), 4, ignore_eos=True, num_choices=2)
 BAD = {bad.name: bad for bad in BAD_REQUESTS}
@@ -21,11 +21,36 @@ def ask(visitor, case=CASE, **options):
 )
 def test_a_right_answer_is_learnt_once_and_recognized_in_every_form(server, visitor, options):
     assert ask(visitor) == Visit(End.ANSWERED)
-    assert visitor.expected == {CASE: Choice("<11:4>", "length")}
+    assert visitor.expected == {CASE: WholeAnswer((Choice("<11:4>", "length"),) * 2, 2, 8)}
     assert ask(visitor, **options) == Visit(End.ANSWERED)
     body = json.loads(server.bodies[-1])
     assert body["stream"] is True if options.get("stream") else "stream" not in body
     assert body["cache_salt"] == options.get("cache_salt")
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_a_case_of_any_kind_is_answered_the_same_whole_and_streamed(server, visitor, kind):
+    case = Case(tuple(range(20)), 4, ignore_eos=True, num_choices=2, kind=kind)
+    assert ask(visitor, case) == Visit(End.ANSWERED)
+    assert ask(visitor, case, stream=True) == Visit(End.ANSWERED)
+    (answer,) = visitor.expected.values()
+    assert answer.choices[0].num_logprobs == (4 if kind is Kind.LOGPROBS else 0)
+    server.fault = "changed"
+    assert ask(visitor, case).end is End.FAULT
+
+
+def test_a_lost_logprob_is_a_fault(server, visitor):
+    case = Case((5,), 4, ignore_eos=True, num_choices=1, kind=Kind.LOGPROBS)
+    assert ask(visitor, case) == Visit(End.ANSWERED)
+    server.fault = "lost logprob"
+    assert ask(visitor, case, stream=True).end is End.FAULT
+
+
+def test_only_sampled_choices_may_differ(server, visitor):
+    server.fault = "crossed choices"
+    sampled = Case((5,), 4, ignore_eos=True, num_choices=2, kind=Kind.SAMPLED)
+    assert ask(visitor, sampled) == Visit(End.ANSWERED)
+    assert "must be equal" in ask(visitor, CASE).fault
 
 
 def test_another_answer_than_the_first_is_a_fault(server, visitor):

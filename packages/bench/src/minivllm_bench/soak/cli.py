@@ -13,7 +13,7 @@ from minivllm_bench.machine import MachineFacts, read_machine
 from minivllm_bench.serve.comparison import first_model
 from minivllm_bench.serve.endpoint import Endpoint
 from minivllm_bench.serve.server_process import ServerProcess
-from minivllm_bench.soak.cases import Case, CaseLimits, draw_cases
+from minivllm_bench.soak.cases import Case, CaseLimits, Kind, draw_cases
 from minivllm_bench.soak.checks import (
     Check,
     check_answers_again,
@@ -42,6 +42,10 @@ def soak(options: SoakOptions) -> None:
     """Let clients of every kind loose on a server for a while, and check each answer and what is left in the end."""
     if options.json_file is not None and not options.json_file.parent.is_dir():
         raise InvalidSetting(f"no folder {options.json_file.parent} for --json")
+    limits = CaseLimits(
+        options.cases, options.vocab_size, options.input_len, options.output_len, _parse_kinds(options.kinds)
+    )
+    cases = draw_cases(limits, options.seed)
     machine = read_machine()
     with ExitStack() as opened, Console(stderr=True).status("starting the server") as status:
         process = None
@@ -49,13 +53,25 @@ def soak(options: SoakOptions) -> None:
             process = opened.enter_context(
                 ServerProcess(options.start, api_key=options.api_key, start_timeout_s=options.start_timeout_s)
             )
-        soaked = _soak(options, process, status.update)
+        soaked = _soak(options, cases, process, status.update)
         status.stop()
         _report(soaked, machine, options)
         failed = [check.name for check in soaked.checks if check.has_passed is False]
         if failed:
             where = "" if process is None else f" (log: {process.log})"
             raise SoakFailed(f"the soak failed, it does not hold that: {'; '.join(failed)}{where}")
+
+
+def _parse_kinds(text: str) -> tuple[Kind, ...]:
+    """The kinds of a list with commas.
+
+    Raises:
+        InvalidSetting: one of them does not exist.
+    """
+    try:
+        return tuple(map(Kind, text.split(",")))
+    except ValueError as error:
+        raise InvalidSetting(f"--kinds: {error}; there are {', '.join(Kind)}") from error
 
 
 def _report(soaked: _Soaked, machine: MachineFacts, options: SoakOptions) -> None:
@@ -67,12 +83,15 @@ def _report(soaked: _Soaked, machine: MachineFacts, options: SoakOptions) -> Non
         options.json_file.write_text(to_json(*soaked, machine, settings), encoding="utf-8")
 
 
-def _soak(options: SoakOptions, process: ServerProcess | None, announce: Callable[[str], None]) -> _Soaked:
+def _soak(
+    options: SoakOptions,
+    cases: tuple[Case, ...],
+    process: ServerProcess | None,
+    announce: Callable[[str], None],
+) -> _Soaked:
     """The soak itself, against a server started here or another one."""
     endpoint = Endpoint.parse(options.url or "", options.api_key) if process is None else process.endpoint
     visitor = Visitor(endpoint, options.model or first_model(endpoint), timeout_s=options.timeout_s)
-    limits = CaseLimits(options.cases, options.vocab_size, options.input_len, options.output_len)
-    cases = draw_cases(limits, options.seed)
     plan = TrafficPlan(
         duration_s=60 * options.minutes,
         num_visitors=options.visitors,

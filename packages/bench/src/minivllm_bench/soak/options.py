@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from minivllm_bench.soak.cases import Kind
+
 DEFAULT_START = (
     "minivllm serve --port {port} --dtype float32 --max-num-seqs 8 --max-num-waiting 16 --num-blocks 40"
 )
@@ -32,6 +34,9 @@ class SoakOptions:
     cases: Annotated[int, typer.Option(min=1, help="Different requests.")] = 32
     input_len: Annotated[int, typer.Option(min=1, help="Longest prompt, in tokens.")] = 400
     output_len: Annotated[int, typer.Option(min=1, help="Longest answer, in tokens.")] = 64
+    kinds: Annotated[
+        str, typer.Option(help="Kinds of requests, by comma; chat and schema need a chat template.")
+    ] = ",".join(Kind)
     vocab_size: Annotated[int, typer.Option(min=1, help="Prompts are drawn from the ids below it.")] = 32_000
     seed: Annotated[int, typer.Option(help="Of requests and of what visitors do.")] = 0
     timeout_s: Annotated[float, typer.Option(min=0.1, help="An answer that takes longer is lost.")] = 120.0

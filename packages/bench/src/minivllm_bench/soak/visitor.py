@@ -7,7 +7,6 @@ from enum import StrEnum
 from itertools import count
 from typing import Any, NamedTuple
 
-from minivllm_bench.serve.client import COMPLETIONS
 from minivllm_bench.serve.endpoint import Endpoint
 from minivllm_bench.serve.event_reader import DONE, EventReader
 from minivllm_bench.serve.exchange import Answer, Exchange, open_exchange
@@ -43,17 +42,40 @@ class Visit(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """One choice of an answer, whole."""
+    """One choice of an answer, whole or so far."""
 
-    text: str
-    finish_reason: str | None
+    text: str = ""
+    finish_reason: str | None = None
+    num_logprobs: int = 0
+
+    def with_entry(self, entry: Mapping[str, Any]) -> "Choice":
+        """It and what an entry of `choices` adds to it, of a completion or a chat, whole or a delta."""
+        message = entry.get("message") or entry.get("delta")
+        text = entry["text"] if message is None else message.get("content") or ""
+        logprobs = entry.get("logprobs") or {"token_logprobs": ()}
+        return Choice(
+            self.text + text, entry["finish_reason"], self.num_logprobs + len(logprobs["token_logprobs"])
+        )
+
+
+class WholeAnswer(NamedTuple):
+    """What equal cases have in common.
+
+    Attributes:
+        choices: By index.
+        prompt_tokens, completion_tokens: As its usage says.
+    """
+
+    choices: tuple[Choice, ...]
+    prompt_tokens: int
+    completion_tokens: int
 
 
 class Visitor:
     """Asks a server and compares with what is expected.
 
     Attributes:
-        expected: The choice that each case must give, as far as it is known.
+        expected: What each case must give, as far as it is known.
     """
 
     def __init__(self, endpoint: Endpoint, model: str, *, timeout_s: float) -> None:
@@ -64,7 +86,7 @@ class Visitor:
             model: The name that it knows.
             timeout_s: Longest wait for an answer; a longer one is a fault.
         """
-        self.expected: dict[Case, Choice] = {}
+        self.expected: dict[Case, WholeAnswer] = {}
         self._endpoint = endpoint
         self._model = model
         self._timeout_s = timeout_s
@@ -83,19 +105,20 @@ class Visitor:
         """
         body = json.dumps(case.body(self._model, stream=stream, cache_salt=cache_salt)).encode()
         try:
-            answer = await self._fetch("POST", COMPLETIONS, body, slowly=slowly)
+            answer = await self._fetch("POST", case.path, body, slowly=slowly)
             if answer.status == _QUEUE_FULL:
                 return _refusal(answer, _QUEUE_FULL, End.QUEUE_FULL)
             if answer.status != HTTP_OK:
                 return Visit(End.FAULT, f"status {answer.status}: {answer.body[:200]!r}")
-            choices = read_stream(case, answer.body) if stream else read_whole(case, json.loads(answer.body))
+            given = read_stream(case, answer.body) if stream else read_whole(case, json.loads(answer.body))
         except TimeoutError:
             return Visit(End.FAULT, f"no answer in {self._timeout_s:g} s")
         except (OSError, ValueError, KeyError) as error:
             return Visit(End.FAULT, f"{type(error).__name__}: {error}")
-        expected = self.expected.setdefault(case, choices[0])
-        wrong = [choice for choice in choices if choice != expected]
-        return Visit(End.FAULT, f"{wrong[0]} in place of {expected}") if wrong else Visit(End.ANSWERED)
+        expected = self.expected.setdefault(case, given)
+        if given != expected:
+            return Visit(End.FAULT, f"{given} in place of {expected}")
+        return Visit(End.ANSWERED)
 
     async def leave(self, case: Case, *, stream: bool, after_pieces: int, within_s: float) -> Visit:
         """Ask, and hang up when so many pieces of the body have come, the time is over, or it was the whole answer."""
@@ -109,7 +132,7 @@ class Visitor:
             if num_pieces >= after_pieces:
                 enough.set()
 
-        request = self._endpoint.request("POST", COMPLETIONS, body)
+        request = self._endpoint.request("POST", case.path, body)
         try:
             exchange = await open_exchange(self._endpoint, request, receive)
             waits = [asyncio.ensure_future(exchange.wait()), asyncio.ensure_future(enough.wait())]
@@ -172,19 +195,19 @@ async def _read_with_pauses(exchange: Exchange) -> None:
         end.cancel()
 
 
-def read_whole(case: Case, answer: Mapping[str, Any]) -> list[Choice]:
-    """The choices of an answer that was not streamed.
+def read_whole(case: Case, answer: Mapping[str, Any]) -> WholeAnswer:
+    """An answer that was not streamed.
 
     Raises:
         ValueError: choices are missing, or usage is wrong.
         KeyError: a field is missing.
     """
-    by_index = {entry["index"]: Choice(entry["text"], entry["finish_reason"]) for entry in answer["choices"]}
+    by_index = {entry["index"]: Choice().with_entry(entry) for entry in answer["choices"]}
     return _checked(case, by_index, answer["usage"])
 
 
-def read_stream(case: Case, body: bytes) -> list[Choice]:
-    """The choices of a streamed answer, deltas joined.
+def read_stream(case: Case, body: bytes) -> WholeAnswer:
+    """A streamed answer, deltas joined.
 
     Raises:
         ValueError: an event is damaged, the stream failed or is not complete, or usage is wrong.
@@ -200,10 +223,10 @@ def read_stream(case: Case, body: bytes) -> list[Choice]:
         ids.add(chunk["id"])
         usage = chunk["usage"] or usage
         for entry in chunk["choices"]:
-            text, reason = by_index.get(entry["index"], Choice("", None))
-            if reason is not None:
+            so_far = by_index.get(entry["index"], Choice())
+            if so_far.finish_reason is not None:
                 raise ValueError(f"choice {entry['index']} goes on after its end")
-            by_index[entry["index"]] = Choice(text + entry["text"], entry["finish_reason"])
+            by_index[entry["index"]] = so_far.with_entry(entry)
     if len(ids) != 1:
         raise ValueError(f"chunks of {len(ids)} answers in one stream")
     if usage is None:
@@ -211,17 +234,21 @@ def read_stream(case: Case, body: bytes) -> list[Choice]:
     return _checked(case, by_index, usage)
 
 
-def _checked(case: Case, by_index: Mapping[int, Choice], usage: Mapping[str, int]) -> list[Choice]:
+def _checked(case: Case, by_index: Mapping[int, Choice], usage: Mapping[str, int]) -> WholeAnswer:
     if set(by_index) != set(range(case.num_choices)):
         raise ValueError(f"choices {sorted(by_index)} of {case.num_choices}")
-    if any(choice.finish_reason not in {"stop", "length"} for choice in by_index.values()):
-        raise ValueError(f"finish reasons {[choice.finish_reason for choice in by_index.values()]}")
-    if usage["prompt_tokens"] != len(case.prompt_token_ids):
-        raise ValueError(f"usage has {usage['prompt_tokens']} of {len(case.prompt_token_ids)} prompt tokens")
+    choices = tuple(by_index[index] for index in range(case.num_choices))
+    if any(choice.finish_reason not in {"stop", "length"} for choice in choices):
+        raise ValueError(f"finish reasons {[choice.finish_reason for choice in choices]}")
+    if case.has_equal_choices and len(set(choices)) > 1:
+        raise ValueError(f"choices that must be equal differ: {choices}")
+    prompt_tokens, completion_tokens = usage["prompt_tokens"], usage["completion_tokens"]
+    if case.num_prompt_tokens not in {None, prompt_tokens}:
+        raise ValueError(f"usage has {prompt_tokens} of {case.num_prompt_tokens} prompt tokens")
     most = case.max_tokens * case.num_choices
-    if usage["completion_tokens"] > most or (case.ignore_eos and usage["completion_tokens"] != most):
-        raise ValueError(f"usage has {usage['completion_tokens']} completion tokens, {most} were asked for")
-    return [by_index[index] for index in range(case.num_choices)]
+    if completion_tokens > most or (case.ignore_eos and completion_tokens != most):
+        raise ValueError(f"usage has {completion_tokens} completion tokens, {most} were asked for")
+    return WholeAnswer(choices, prompt_tokens, completion_tokens)
 
 
 def _refusal(answer: Answer, status: int, end: End) -> Visit:
