@@ -24,9 +24,9 @@ class HermesParser(CallFinder):
         after = after.lstrip()
         if tag and after and not after.startswith("{"):
             return Parsed(self._take(len(before) + len(tag)))
-        num_shown = len(before[: len(before) - (0 if tag else _num_held(before))].rstrip())
-        if num_shown:
-            return Parsed(self._take(num_shown))
+        num_certain = len(before) if tag else len(before) - _num_held(before)
+        if shown := before[:num_certain].rstrip():
+            return Parsed(self._take(len(shown)))
         if not after:
             return None
         self._open_call(len(self._pending) - len(after))
@@ -52,5 +52,5 @@ class HermesParser(CallFinder):
 
 def _num_held(text: str) -> int:
     """Characters at the end of `text` that may be the first ones of a begin tag."""
-    lengths = range(min(len(text), len(BEGIN) - 1), 0, -1)
-    return next((length for length in lengths if text.endswith(BEGIN[:length])), 0)
+    tail = text[max(text.rfind("<"), 0) :]
+    return len(tail) if BEGIN.startswith(tail) else 0
