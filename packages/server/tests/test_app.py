@@ -46,6 +46,19 @@ def test_the_interface_describes_requests_answers_and_errors(client):
     ]
 
 
+@pytest.mark.parametrize("has_key", [True, False])
+def test_the_interface_says_what_needs_a_key(serve_script, has_key):
+    server = serve_script("hello", settings={"api_key": ("ann:a-secret",) if has_key else ()})
+    document = httpx.get(f"{server.url}/openapi.json", trust_env=False).json()
+    guarded = {
+        path
+        for path, operations in document["paths"].items()
+        for operation in operations.values()
+        if operation.get("security")
+    }
+    assert guarded == (document["paths"].keys() - {"/health"} if has_key else set())
+
+
 def test_a_body_over_the_limit_is_refused(serve_script):
     server = serve_script("hello", settings={"max_body_bytes": 1000})
     answer = httpx.post(f"{server.url}/v1/completions", json={"prompt": "a" * 2000}, trust_env=False)

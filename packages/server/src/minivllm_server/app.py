@@ -2,7 +2,8 @@
 
 import time
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
+from fastapi.security import HTTPBearer
 
 from minivllm_runtime.engine.async_engine import AsyncEngine
 from minivllm_server.errors import install_error_handlers
@@ -43,8 +44,11 @@ def create_app(engine: AsyncEngine, settings: ServerSettings, metrics_folder: st
         log_prompts=settings.log_prompts,
         make_tool_parser=parser_of(settings.tool_call_format, engine.tokenizer.chat_template),
     )
-    for route in (completions, chat, tokenize, models, health, metrics, version):
-        app.include_router(route.router)
+    # Only says in the API document what is needed: keys are checked before any of this.
+    key = [Depends(HTTPBearer(auto_error=False))] if settings.api_key or settings.api_key_file else []
+    for route in (completions, chat, tokenize, models, metrics, version):
+        app.include_router(route.router, dependencies=key)
+    app.include_router(health.router)
     install_docs(app)
     install_error_handlers(app)
     return app
