@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 from importlib.metadata import version
-from pathlib import Path
 
 import httpx
 import pytest
@@ -23,7 +22,7 @@ SMALL = ("--num-blocks", "64", "--max-num-seqs", "4", "--dtype", "float32")
 
 
 def command(*arguments):
-    return [sys.executable, "-c", "from minivllm_server.cli import main; main()", *arguments]
+    return [sys.executable, "-m", "minivllm_server", *arguments]
 
 
 def run(*arguments, **variables):
@@ -54,11 +53,16 @@ def test_version():
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (("serve", "--port", "70000"), ("port", "65535", "70000")),
-        (("serve", "--dtype", "int3"), ("dtype", "bfloat16", "int3")),
-        (("serve", "--block-size", "0"), ("block_size", "at least 1", "0")),
-        (("generate", "x", "--max-num-seqs", "many"), ("max_num_seqs", "integer", "many")),
-        (("generate", "x", "--temperature", "3"), ("temperature", "2", "3")),
+        (("serve", "--port", "70000"), ("--port", "65535", "70000")),
+        (("serve", "--dtype", "int3"), ("--dtype", "bfloat16", "int3")),
+        (("serve", "--block-size", "0"), ("--block-size", "at least 1", "0")),
+        (("serve", "--api-processes", "2", "--no-engine-process"), ("--api-processes", "--engine-process")),
+        (("generate", "x", "--max-num-seqs", "many"), ("--max-num-seqs", "integer", "many")),
+        (("generate", "x", "--temperature", "3"), ("--temperature", "2", "3")),
+        (("generate", "x", "--max-tokens", "many"), ("--max-tokens", "integer")),
+        (("generate", "x", "--tensor-parallel"), ("--tensor-parallel",)),
+        (("generate",), ("PROMPT",)),
+        (("evaluate",), ("evaluate",)),
     ],
 )
 def test_a_bad_value_is_one_line(arguments, parts):
@@ -66,14 +70,24 @@ def test_a_bad_value_is_one_line(arguments, parts):
 
 
 def test_a_bad_variable_is_one_line():
-    expect_one_line(run("serve", MINIVLLM_MAX_NUM_WAITING="-3"), "max_num_waiting", "at least 1", "-3")
+    expect_one_line(
+        run("serve", MINIVLLM_MAX_NUM_WAITING="-3"), "MINIVLLM_MAX_NUM_WAITING", "at least 1", "-3"
+    )
 
 
-def test_an_unknown_option_is_an_error_without_a_traceback():
-    result = run("serve", "--tensor-parallel")
-    assert result.returncode != 0
-    assert "--tensor-parallel" in result.stderr
-    assert "Traceback" not in result.stderr
+def test_no_command_shows_the_help():
+    result = run()
+    assert (result.returncode, result.stderr) == (2, "")
+    assert result.stdout == run("--help").stdout
+    assert "serve " in result.stdout
+
+
+def test_help_needs_no_tensor_library():
+    program = (
+        "import sys, minivllm_server.cli; print(*{'torch', 'transformers', 'fastapi'} & sys.modules.keys())"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout == "\n"
 
 
 def test_a_taken_port_is_one_line_before_anything_is_loaded():
@@ -89,6 +103,31 @@ def test_a_missing_or_damaged_model_is_one_line(tmp_path):
     missing = tmp_path / "missing.gguf"
     for path in (damaged, missing):
         expect_one_line(run("serve", "--port", "0", "--model", str(path)), path.name)
+
+
+@pytest.mark.parametrize(("name", "offline"), [("nosuch", "1"), ("someone/nothing", "0")])
+def test_a_model_that_is_nowhere_is_one_line_soon(tmp_path, name, offline):
+    # A proxy where nobody listens: the hub cannot be asked, whatever network there is.
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        result = run(
+            *("generate", "x", "--model", name),
+            HF_HUB_OFFLINE=offline,
+            HF_HOME=str(tmp_path),
+            HTTPS_PROXY=f"http://127.0.0.1:{bound.getsockname()[1]}",
+            NO_PROXY="",
+        )
+    expect_one_line(result, repr(name), "smollm2", "folder", ".gguf", "cache", "check the name")
+    assert result.returncode == 1
+
+
+@needs_smollm2
+@pytest.mark.parametrize(
+    ("arguments", "context"), [(("generate", "x"), "8192"), (("chat", "--max-model-len", "100"), "100")]
+)
+def test_more_tokens_than_the_context_has_are_refused(arguments, context):
+    result = run(*arguments, "--max-tokens", context)
+    expect_one_line(result, f"--max-tokens ({context})", f"context of {context} tokens")
 
 
 @needs_smollm2
@@ -121,8 +160,9 @@ def test_serve_prints_its_url_serves_and_stops_with_success():
             output += line
             if "http://" in line:
                 break
-        assert "64 KV blocks of 16 tokens" in output
-        assert "max_model_len 512" in output
+        assert output.splitlines()[0] == (
+            "smollm2: float32 on cpu with PyTorch kernels, 64 KV blocks of 16 tokens, max_model_len 512"
+        )
         url = next(word for word in line.split() if word.startswith("http://"))
         answer = httpx.post(
             f"{url}/v1/completions",
@@ -177,23 +217,6 @@ def test_a_pipe_as_model_is_one_line(tmp_path):
     path = tmp_path / "model.gguf"
     os.mkfifo(path)
     expect_one_line(run("generate", "hi", "--model", str(path)), "neither a file nor a folder")
-
-
-@needs_smollm2
-def test_ctrl_c_while_loading_is_one_line():
-    process = subprocess.Popen(
-        command("serve", "--port", "0", *SMALL),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=ENVIRONMENT,
-    )
-    tasks = Path(f"/proc/{process.pid}/task")
-    while len(list(tasks.iterdir())) == 1:  # a second thread imports while the first one loads
-        assert process.poll() is None
-    process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=60)
-    assert (output, errors, process.returncode) == ("", "minivllm: error: interrupted\n", 130)
 
 
 @needs_smollm2

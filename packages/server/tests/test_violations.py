@@ -1,5 +1,5 @@
 import pytest
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from minivllm_server.violations import describe_violation
 
@@ -9,6 +9,14 @@ class Body(BaseModel):
     numbers: list[int] = []
     text: str = Field("", max_length=3)
     needed: int
+    pair: tuple[int, int] | None = None
+
+    @field_validator("pair")
+    @classmethod
+    def _refuse_disorder(cls, pair):
+        if pair is not None and pair[0] > pair[1]:
+            raise ValueError(f"{pair[0]} comes after {pair[1]}")
+        return pair
 
 
 @pytest.mark.parametrize(
@@ -18,9 +26,10 @@ class Body(BaseModel):
         ({"needed": 1, "number": 10}, "number: Input should be less than or equal to 9, got 10"),
         (
             {"needed": 1, "numbers": [1, "a"]},
-            "numbers[1]: Input should be a valid integer, unable to parse string as an integer, got 'a'",
+            "numbers[1]: Input should be a valid integer, got 'a'",
         ),
         ({"needed": [1] * 5000}, "needed: Input should be a valid integer, got list of length 5000"),
+        ({"needed": 1, "pair": [2, 1]}, "pair: 2 comes after 1"),
     ],
 )
 def test_a_violation_is_one_line_with_field_rule_and_value(sent, line):

@@ -12,67 +12,81 @@ from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
-from pydantic import ValidationError
 from rich.console import Console
 
-from minivllm_runtime.errors import InvalidParameter, MinivllmError
+from minivllm_runtime.errors import MinivllmError
 from minivllm_runtime.sampling_params import SamplingParams
 from minivllm_server.api_processes import ApiProcessFailed
 from minivllm_server.listener import AddressError, bind, url_of
 from minivllm_server.loading import describe_engine, load_engine, load_engine_process
 from minivllm_server.logs import configure_logging
 from minivllm_server.optional_tracing import optional_tracing
-from minivllm_server.options import OptionValue, given, with_options_of
-from minivllm_server.settings import ENV_PREFIX, EngineSettings, ServerSettings
+from minivllm_server.options import InvalidOption, OptionValue, settings_from, with_options_of
+from minivllm_server.setting_names import variable_of
+from minivllm_server.settings import EngineSettings, ServerSettings
 from minivllm_server.terminal import OutputFailed, announce, discard_output, write
 from minivllm_server.version import server_version
-from minivllm_server.violations import describe_violation
 
 USAGE_ERROR = 2
 FAILURE = 1
-INTERRUPTED = 130
-"""What shells give a program that Ctrl-C ended: 128 and the number of the signal."""
+
+_VARIABLES = f"Each option is also a variable: --max-num-seqs 8 is {variable_of('max_num_seqs')}=8."
+_SOME_VARIABLES = f"From --model on, each option is also a variable: --dtype is {variable_of('dtype')}."
 
 app = typer.Typer(
     help="minivllm: an LLM inference engine.",
-    epilog=f"Options of the engine and the server are also read from {ENV_PREFIX}<NAME>.",
-    no_args_is_help=True,
+    epilog="minivllm COMMAND --help lists the options of a command.",
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
 
 
-def main() -> None:
-    """Runs the command line; its end is never a traceback because the output is full or closed."""
+def main() -> int:
+    """Runs the command line; whatever a user can mend is one line on stderr.
+
+    Returns:
+        The exit status: 0, 1 for a failure, 2 for a bad value, 130 for Ctrl-C where the command line library took it.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C elsewhere.
+    """
     try:
-        app()
+        status: int | None = app(standalone_mode=False)
+    except typer.TyperException as error:
+        return _complain(f"{error.format_message().rstrip('.')}; try --help", USAGE_ERROR)
+    except InvalidOption as error:
+        return _complain(str(error), USAGE_ERROR)
+    except (MinivllmError, AddressError, ApiProcessFailed, OutputFailed) as error:
+        return _complain(str(error), FAILURE)
     except OSError as error:
         if error.errno not in {errno.ENOSPC, errno.EPIPE, errno.EIO}:
             raise
         # From the command line library's own help and messages.
         discard_output()
-        _complain(f"cannot write the output: {error.strerror}")
-        sys.exit(FAILURE)
+        return _complain(f"cannot write the output: {error.strerror}", FAILURE)
+    return status or 0
 
 
 @app.callback(invoke_without_command=True)
-def show_version(
+def show_help_or_version(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
-    """Handles options that are no command."""
+    """Handles a command line without a command."""
     if version:
-        with _one_line_errors():
-            write(f"minivllm {server_version()}\n")
+        write(f"minivllm {server_version()}\n")
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        write(f"{context.get_help()}\n")
+        raise typer.Exit(USAGE_ERROR)
 
 
-@app.command()
+@app.command(epilog=_VARIABLES)
 @with_options_of(ServerSettings)
 def serve(**options: OptionValue) -> None:
     """Serve a model with the OpenAI API."""
-    with _one_line_errors():
-        settings = ServerSettings(**given(options))  # type: ignore[arg-type]  # strings, which the settings parse
+    with settings_from(ServerSettings, options) as settings:
         configure_logging(settings.log_format, settings.log_level)
         engine_config = settings.engine_config()
         listener = bind(settings.host, settings.port)
@@ -84,7 +98,7 @@ def serve(**options: OptionValue) -> None:
             engine = load_engine(engine_config, Console(stderr=True))
             from minivllm_server.server import serve_engine
 
-            announce(describe_engine(engine))
+            announce(describe_engine(engine, settings.model))
             asyncio.run(
                 serve_engine(
                     engine,
@@ -110,7 +124,7 @@ def _serve_in_processes(settings: ServerSettings, listener: socket.socket) -> No
         TemporaryDirectory(prefix="minivllm-") as folder,
         LedgerServer(make_ledger(settings), f"{folder}/ledger") as ledger,
     ):
-        announce(describe_engine(AsyncEngine(engine)))
+        announce(describe_engine(AsyncEngine(engine), settings.model))
         assignment = Assignment(
             settings.model_dump(mode="json"),
             engine.address,
@@ -125,58 +139,67 @@ def _serve_in_processes(settings: ServerSettings, listener: socket.socket) -> No
         )
 
 
-@app.command()
+@app.command(epilog=_SOME_VARIABLES)
 @with_options_of(EngineSettings)
 def generate(
-    prompt: Annotated[str, typer.Argument(help="The text to continue.")],
+    prompt: Annotated[str, typer.Argument(help="The text to continue.", metavar="PROMPT")],
     chat: Annotated[
         bool, typer.Option("--chat", help="Put the text into the model's chat template.")
     ] = False,
-    max_tokens: Annotated[int, typer.Option(help="Most tokens to generate.")] = 64,
-    temperature: Annotated[float, typer.Option(help="0 takes the most probable token.")] = 0.0,
-    top_p: Annotated[float, typer.Option(help="Mass of the most probable tokens to draw from.")] = 1.0,
-    seed: Annotated[int | None, typer.Option(help="Equal seeds give equal texts.")] = None,
+    max_tokens: Annotated[int, typer.Option(help="Most tokens to generate.", metavar="INTEGER")] = 64,
+    temperature: Annotated[
+        float, typer.Option(help="0 takes the most probable token.", metavar="NUMBER")
+    ] = 0.0,
+    top_p: Annotated[
+        float, typer.Option(help="Mass of the most probable tokens to draw from.", metavar="NUMBER")
+    ] = 1.0,
+    seed: Annotated[int | None, typer.Option(help="Equal seeds give equal texts.", metavar="INTEGER")] = None,
     **options: OptionValue,
 ) -> None:
     """Continue a text in the terminal."""
-    with _one_line_errors():
+    with settings_from(EngineSettings, options) as settings:
         params = SamplingParams(max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
-        settings = EngineSettings(**given(options))  # type: ignore[arg-type]  # strings, which the settings parse
-        engine = load_engine(settings.engine_config(), Console(stderr=True))
+        engine = load_engine(settings.engine_config(), Console(stderr=True), max_tokens=max_tokens)
         from minivllm_server.generate import generate_text
 
         generated = asyncio.run(generate_text(engine, prompt, params, chat=chat, write=write))
         write(f"\n\n{generated.num_tokens} tokens, {generated.tokens_per_s:.1f} tokens/s\n")
 
 
-@app.command()
+@app.command(epilog=_SOME_VARIABLES)
 @with_options_of(EngineSettings)
 def chat(
-    system: Annotated[str | None, typer.Option(help="What the model is told before everything else.")] = None,
-    max_tokens: Annotated[
-        int | None, typer.Option(help="Most tokens of an answer; unset: all the room.")
+    system: Annotated[
+        str | None, typer.Option(help="What the model is told before everything else.", metavar="TEXT")
     ] = None,
-    temperature: Annotated[float, typer.Option(help="0 takes the most probable token.")] = 0.7,
-    top_p: Annotated[float, typer.Option(help="Mass of the most probable tokens to draw from.")] = 0.95,
-    seed: Annotated[int | None, typer.Option(help="Equal seeds give equal answers.")] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(help="Most tokens of an answer; unset: all the room.", metavar="INTEGER")
+    ] = None,
+    temperature: Annotated[
+        float, typer.Option(help="0 takes the most probable token.", metavar="NUMBER")
+    ] = 0.7,
+    top_p: Annotated[
+        float, typer.Option(help="Mass of the most probable tokens to draw from.", metavar="NUMBER")
+    ] = 0.95,
+    seed: Annotated[
+        int | None, typer.Option(help="Equal seeds give equal answers.", metavar="INTEGER")
+    ] = None,
     **options: OptionValue,
 ) -> None:
     """Talk to a model in the terminal."""
-    with _one_line_errors():
+    with settings_from(EngineSettings, options) as settings:
         params = SamplingParams(max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
-        settings = EngineSettings(**given(options))  # type: ignore[arg-type]  # strings, which the settings parse
-        engine = load_engine(settings.engine_config(), Console(stderr=True))
+        engine = load_engine(settings.engine_config(), Console(stderr=True), max_tokens=max_tokens)
         from minivllm_server.chat_command import converse
 
         converse(engine, params, system=system, write=write)
 
 
-@app.command()
+@app.command(epilog=_VARIABLES)
 @with_options_of(EngineSettings)
 def doctor(**options: OptionValue) -> None:
-    """Show versions, devices and memory, and whether the model can be served."""
-    with _one_line_errors():
-        settings = EngineSettings(**given(options))  # type: ignore[arg-type]  # strings, which the settings parse
+    """Check versions, devices, memory and the model."""
+    with settings_from(EngineSettings, options) as settings:
         from minivllm_server.doctor import examine
 
         is_well = True
@@ -199,27 +222,8 @@ def _import_web_stack() -> None:
         import_module("minivllm_server.server")
 
 
-@contextmanager
-def _one_line_errors() -> Iterator[None]:
-    """Turns what a user can mend into one line on stderr and an exit code."""
-    try:
-        yield
-    except ValidationError as error:
-        _fail("; ".join(describe_violation(v, v["loc"][:1]) for v in error.errors()), USAGE_ERROR)
-    except InvalidParameter as error:
-        _fail(str(error), USAGE_ERROR)
-    except (MinivllmError, AddressError, ApiProcessFailed, OutputFailed) as error:
-        _fail(str(error), FAILURE)
-    except KeyboardInterrupt:
-        _fail("interrupted", INTERRUPTED)
-
-
-def _fail(message: str, exit_code: int) -> None:
-    _complain(message)
-    raise typer.Exit(exit_code)
-
-
-def _complain(message: str) -> None:
+def _complain(message: str, status: int) -> int:
     one_line = " ".join(message.split())
     with suppress(OSError):
         print(f"minivllm: error: {one_line}", file=sys.stderr, flush=True)
+    return status

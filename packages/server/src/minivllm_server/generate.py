@@ -1,5 +1,6 @@
 """Generating one text in the terminal."""
 
+import asyncio
 import time
 import uuid
 from collections.abc import Callable
@@ -7,6 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from minivllm_runtime.engine.async_engine import AsyncEngine
+from minivllm_runtime.errors import MinivllmError
 from minivllm_runtime.sampling_params import SamplingParams
 
 
@@ -42,6 +44,7 @@ async def generate_text(
 
     Raises:
         InvalidParameter: The prompt does not fit.
+        EngineDead, RequestFailed: The engine broke.
     """
     await engine.start()
     try:
@@ -53,11 +56,15 @@ async def generate_text(
         begin = time.perf_counter()
         num_tokens = 0
         submission = await engine.submit([prompt_token_ids], params, request_id=uuid.uuid4().hex)
-        async with aclosing(submission):
-            async for deltas in submission:
-                for delta in deltas:
-                    num_tokens += len(delta.token_ids)
-                    write(delta.text)
+        try:
+            async with aclosing(submission):
+                async for deltas in submission:
+                    for delta in deltas:
+                        num_tokens += len(delta.token_ids)
+                        write(delta.text)
+        except (asyncio.CancelledError, MinivllmError):
+            write("\n")  # who says why begins a line of its own
+            raise
         return Generated(num_tokens, time.perf_counter() - begin)
     finally:
         await engine.shutdown()

@@ -10,23 +10,38 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from minivllm_runtime.config import EngineConfig
+from minivllm_runtime.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from minivllm_runtime.engine.async_engine import AsyncEngine
     from minivllm_runtime.engine.process.remote_engine import RemoteEngine
+    from minivllm_runtime.models.model_config import ModelConfig
 
 
-def load_engine(config: EngineConfig, console: Console) -> AsyncEngine:
-    """Builds the engine and shows each stage of it on `console`, if that is a terminal.
+def load_engine(config: EngineConfig, console: Console, *, max_tokens: int | None = None) -> AsyncEngine:
+    """Builds the engine.
+
+    Args:
+        config: What to build.
+        console: Shows each stage, if it is a terminal.
+        max_tokens: What requests will ask for; refused before weights are read where no prompt leaves that room.
 
     Raises:
         ModelLoadError: The model is missing, damaged or of an unsupported kind.
-        InvalidParameter: A setting does not fit the model.
+        InvalidParameter: A setting or `max_tokens` does not fit the model.
     """
+
+    def check_room(model: ModelConfig) -> None:
+        context = config.max_model_len or model.max_position_embeddings
+        if max_tokens is not None and max_tokens >= context:
+            raise InvalidParameter(
+                "max_tokens", f"max_tokens ({max_tokens}) and a prompt exceed the context of {context} tokens"
+            )
+
     with _stages_on(console) as report:
         from minivllm_runtime.engine.async_engine import AsyncEngine
 
-        return AsyncEngine.build(config, progress=report)
+        return AsyncEngine.build(config, progress=report, on_model=check_room)
 
 
 def load_engine_process(config: EngineConfig, console: Console) -> RemoteEngine:
@@ -59,9 +74,9 @@ def _stages_on(console: Console) -> Iterator[Callable[[str, int, int], None]]:
         yield report
 
 
-def describe_engine(engine: AsyncEngine) -> str:
-    """Returns one line with what the settings came to."""
+def describe_engine(engine: AsyncEngine, model: str) -> str:
+    """Returns one line with what the settings came to; `model` is what they call it."""
     return (
-        f"{engine.dtype} on {engine.device}, {engine.num_blocks} KV blocks of {engine.block_size} tokens, "
-        f"max_model_len {engine.max_model_len}"
+        f"{model}: {engine.dtype} on {engine.device} with {engine.kernels} kernels, "
+        f"{engine.num_blocks} KV blocks of {engine.block_size} tokens, max_model_len {engine.max_model_len}"
     )

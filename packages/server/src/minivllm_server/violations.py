@@ -15,11 +15,16 @@ def describe_violation(violation: Mapping[str, Any], location: Sequence[str | in
         location: Path to the value: names of fields and indices of lists.
     """
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).lstrip(".")
-    message = str(violation["msg"]).removeprefix("Value error, ")
+    message = str(violation["msg"]).removeprefix("Value error, ").partition(", unable to parse")[0]
     text = f"{path}: {message}" if path else message
-    if violation["type"] == "missing":
+    if violation["type"] == "missing" or _speaks_for_itself(violation):
         return text
     return f"{text}, got {_quote(violation['input'])}"
+
+
+def _speaks_for_itself(violation: Mapping[str, Any]) -> bool:
+    """Whether a check of our own refused a container: its message names what in it is wrong."""
+    return violation["type"] == "value_error" and isinstance(violation["input"], list | tuple | dict)
 
 
 def _quote(value: object) -> str:

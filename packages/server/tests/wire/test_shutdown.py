@@ -136,9 +136,8 @@ def test_an_idle_server_ends_at_once():
 
 
 def test_a_second_server_on_the_port_says_so_in_one_line(server):
-    command = [sys.executable, "-c", "from minivllm_server.cli import main; main()"]
     second = subprocess.run(
-        [*command, "serve", "--port", str(server.port)],
+        [sys.executable, "-m", "minivllm_server", "serve", "--port", str(server.port)],
         capture_output=True,
         text=True,
         timeout=60,

@@ -1,0 +1,29 @@
+"""The program: `minivllm`, or `python -m minivllm_server`.
+
+Ctrl-C is one line from the first moment on: nothing of ours is imported before it is.
+"""
+
+import signal
+import sys
+from contextlib import suppress
+
+INTERRUPTED = 130
+"""What shells give a program that Ctrl-C ended: 128 and the number of the signal."""
+
+
+def main() -> int:
+    """Runs the command line; returns its exit status."""
+    with suppress(KeyboardInterrupt):
+        from minivllm_server.cli import main as run
+
+        status = run()
+        if status != INTERRUPTED:
+            return status
+    # Once is enough: a second one must not break what is closed while the interpreter ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.stderr.write("minivllm: error: interrupted\n")
+    return INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

