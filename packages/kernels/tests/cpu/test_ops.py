@@ -64,6 +64,20 @@ def test_norms(ops, num_rows, row_size):
     assert relative_error(normed, rms_norm(total.float(), weight, 1e-5)) < ROUNDING
 
 
+def test_norms_refuse_what_they_cannot_compute(ops):
+    x, weight = normal(2, 8), torch.ones(8)
+    for wrong in (weight.bfloat16(), torch.ones(9), torch.ones(16)[::2]):
+        with pytest.raises(InvalidTensor, match="weight"):
+            ops.rms_norm(x, wrong, 1e-5)
+        with pytest.raises(InvalidTensor, match="weight"):
+            ops.add_rms_norm(x, normal(2, 8), wrong, 1e-5)
+    for wrong in (normal(2, 9), normal(1, 8), torch.zeros(2, 8), normal(8, 2).T):
+        with pytest.raises(InvalidTensor, match="residual"):
+            ops.add_rms_norm(x, wrong, weight, 1e-5)
+    with pytest.raises(InvalidTensor, match="two halves"):
+        ops.silu_and_mul(normal(2, 9))
+
+
 @pytest.mark.parametrize("size", [1, 15, 16, 17, 1536])
 @pytest.mark.parametrize("factor", [1.0, 300.0])
 def test_silu_and_mul(ops, size, factor):
@@ -128,3 +142,74 @@ def test_paged_attention(ops, rows, heads, head_dim, block_size, seed):
         step[:, :num_heads].float(), *cache.float(), tables, starts, context_lens, scale, 70
     )
     assert relative_error(actual, expected) < 4e-3
+
+
+def right_step(head_dim=16, num_heads=4, num_kv_heads=2):
+    """Arguments of `rotate_and_cache` and of `paged_attention`, by name, for two requests of one token."""
+    heads = normal(2, num_heads + 2 * num_kv_heads, head_dim)
+    cache = normal(2, 3, num_kv_heads, 4, head_dim)
+    rotate = {
+        "heads": heads,
+        "positions": torch.zeros(2, dtype=torch.int64),
+        "cos_sin": torch.ones(9, head_dim),
+        "slot_mapping": torch.tensor([0, 4]),
+        "cache": cache,
+    }
+    attend = {
+        "heads": heads,
+        "cache": cache,
+        "block_tables": torch.tensor([[0], [1]], dtype=torch.int32),
+        "query_start_loc": torch.tensor([0, 1, 2], dtype=torch.int32),
+        "context_lens": torch.tensor([1, 1], dtype=torch.int32),
+        "scale": 1.0,
+    }
+    return rotate, attend
+
+
+WRONG = {
+    "of another dtype": lambda tensor: tensor.to(torch.float16),
+    "of one more row": lambda tensor: torch.cat((tensor, tensor[:1])),
+    "with gaps": lambda tensor: tensor.repeat_interleave(2, dim=-1)[..., ::2],
+}
+ANY_LENGTH = {("cos_sin", "of one more row")}
+
+
+@pytest.mark.parametrize("change", WRONG)
+@pytest.mark.parametrize("name", ["heads", "positions", "cos_sin", "slot_mapping", "cache"])
+def test_rotate_and_cache_refuses_what_it_cannot_compute(ops, name, change):
+    rotate, _ = right_step()
+    ops.rotate_and_cache(**rotate)
+    if (name, change) not in ANY_LENGTH:
+        with pytest.raises(InvalidTensor):
+            ops.rotate_and_cache(**rotate | {name: WRONG[change](rotate[name])})
+
+
+@pytest.mark.parametrize("change", WRONG)
+@pytest.mark.parametrize("name", ["heads", "cache", "block_tables", "query_start_loc", "context_lens"])
+def test_paged_attention_refuses_what_it_cannot_compute(ops, name, change):
+    _, attend = right_step()
+    ops.paged_attention(**attend)
+    if (name, change) != (
+        "heads",
+        "of one more row",
+    ):  # the tokens are counted in memory that is not looked at
+        with pytest.raises(InvalidTensor):
+            ops.paged_attention(**attend | {name: WRONG[change](attend[name])})
+
+
+@pytest.mark.parametrize(
+    "shape", [{"head_dim": 258}, {"head_dim": 512}, {"num_heads": 49, "num_kv_heads": 1}]
+)
+def test_paged_attention_refuses_heads_beyond_its_tiles(ops, shape):
+    _, attend = right_step(**shape)
+    with pytest.raises(InvalidTensor, match="up to"):
+        ops.paged_attention(**attend)
+
+
+@pytest.mark.parametrize("shape", [{"num_heads": 0}, {"num_heads": 3}, {"num_heads": -1}, {"head_dim": 15}])
+def test_heads_that_do_not_fit_the_cache_are_refused(ops, shape):
+    rotate, attend = right_step(**shape)
+    with pytest.raises(InvalidTensor, match="multiple"):
+        ops.rotate_and_cache(**rotate)
+    with pytest.raises(InvalidTensor, match="multiple"):
+        ops.paged_attention(**attend)

@@ -6,11 +6,10 @@
  */
 #include "bf16.h"
 
+/* MAX_ROWS, queries times heads of one tile, and MAX_HEAD_DIM are given by the compiler's command line. */
 enum {
-    KEYS = PANEL,      /* tokens of context in one step */
-    MAX_ROWS = 48,     /* queries times heads of one tile */
-    MAX_HEAD_DIM = 256,
-    AHEAD = 1          /* steps between asking for memory and using it */
+    KEYS = PANEL, /* tokens of context in one step */
+    AHEAD = 1     /* steps between asking for memory and using it */
 };
 
 typedef struct {

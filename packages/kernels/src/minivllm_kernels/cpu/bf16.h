@@ -9,7 +9,7 @@ typedef uint16_t bf16;
 #define INLINE static inline __attribute__((always_inline))
 
 /* Columns of a weight panel: two registers of 16 pairs. */
-enum { PANEL = 32 };
+_Static_assert(PANEL == 32, "a panel is two registers of floats"); /* given by the compiler's command line */
 
 INLINE __mmask16 first_lanes(int64_t count) {
     return count >= 16 ? 0xFFFF : count <= 0 ? 0 : (__mmask16)((1u << count) - 1);

@@ -13,6 +13,12 @@ import torch
 
 from minivllm_kernels.errors import CpuKernelsUnavailable
 
+PANEL_COLUMNS = 32
+"""Outputs in a panel of a packed weight: two vectors of 16 floats."""
+MAX_HEAD_DIM = 256
+MAX_GROUP_SIZE = 48
+"""Query heads of one KV head; attention computes so many rows at a time."""
+
 _SOURCE_FOLDER = Path(__file__).parent
 _SOURCES = ("linear.c", "activations.c", "attention.c")
 _HEADERS = ("bf16.h",)
@@ -20,6 +26,7 @@ _HEADERS = ("bf16.h",)
 _FLAGS = (
     *("-std=gnu11", "-O3", "-fPIC", "-shared", "-Wall", "-Wextra", "-mprefer-vector-width=512"),
     *("-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512bf16", "-mfma"),
+    *(f"-DPANEL={PANEL_COLUMNS}", f"-DMAX_HEAD_DIM={MAX_HEAD_DIM}", f"-DMAX_ROWS={MAX_GROUP_SIZE}"),
 )
 
 

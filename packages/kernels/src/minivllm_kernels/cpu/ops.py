@@ -7,11 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from minivllm_kernels.cpu.library import MAX_GROUP_SIZE, MAX_HEAD_DIM, PANEL_COLUMNS
 from minivllm_kernels.errors import InvalidTensor
-
-PANEL_COLUMNS = 32
-MAX_HEAD_DIM = 256
-MAX_GROUP_SIZE = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +41,11 @@ def pack_weight(weight: Tensor, bias: Tensor | None) -> PackedWeight:
 
 
 class CpuOps:
-    """The kernels of a loaded library, on `num_threads` threads of PyTorch's own pool."""
+    """The kernels of a loaded library, on `num_threads` threads of PyTorch's own pool.
+
+    Each raises `InvalidTensor` for a dtype, shape or layout that it does not compute; values such as block ids are
+    not looked at.
+    """
 
     def __init__(self, library: ctypes.CDLL, num_threads: int) -> None:
         self._threads = num_threads
@@ -80,6 +81,7 @@ class CpuOps:
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         """Normalize x [T, H]: x · weight / sqrt(mean(x²) + eps), weight [H] float32."""
         num_rows, row_size = _rows(x)
+        _require("weight", weight, torch.float32, (row_size,))
         output = torch.empty_like(x)
         self._rms_norm(
             x.data_ptr(), row_size, weight.data_ptr(), eps, output.data_ptr(), row_size,
@@ -90,6 +92,8 @@ class CpuOps:
     def add_rms_norm(self, x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> Tensor:
         """Add x [T, H] to residual [T, H] in place and return the sum's norm; weight [H] is float32."""
         num_rows, row_size = _rows(x)
+        _require("residual", residual, torch.bfloat16, x.shape)
+        _require("weight", weight, torch.float32, (row_size,))
         output = torch.empty_like(x)
         self._add_rms_norm(
             x.data_ptr(), residual.data_ptr(), weight.data_ptr(), eps, output.data_ptr(),
@@ -100,6 +104,8 @@ class CpuOps:
     def silu_and_mul(self, gate_up: Tensor) -> Tensor:
         """silu(first half) · second half: [T, 2I] -> [T, I]."""
         num_rows, row_size = _rows(gate_up)
+        if row_size % 2:
+            raise InvalidTensor(f"gate_up has {row_size} columns, expected two halves")
         output = gate_up.new_empty(num_rows, row_size // 2)
         self._silu_and_mul(gate_up.data_ptr(), output.data_ptr(), num_rows, row_size // 2, self._threads)
         return output
@@ -116,12 +122,14 @@ class CpuOps:
             slot_mapping: [T] int64; block id · block_size + offset.
             cache: [2, blocks, Hkv, block_size, D], keys and values.
         """
-        _, _, num_kv_heads, block_size, head_dim = cache.shape
+        num_tokens, num_heads, num_kv_heads, block_size, head_dim = _heads_and_cache(heads, cache)
+        _require("positions", positions, torch.int64, (num_tokens,))
+        _require("cos_sin", cos_sin, torch.float32, (len(cos_sin), head_dim))
+        _require("slot_mapping", slot_mapping, torch.int64, (num_tokens,))
         keys, values = cache[0].data_ptr(), cache[1].data_ptr()
-        num_heads = heads.shape[1] - 2 * num_kv_heads
         self._rotate_and_cache(
             heads.data_ptr(), positions.data_ptr(), cos_sin.data_ptr(), slot_mapping.data_ptr(), keys, values,
-            heads.shape[0], num_heads, num_kv_heads, block_size, head_dim, self._threads,
+            num_tokens, num_heads, num_kv_heads, block_size, head_dim, self._threads,
         )  # fmt: skip
 
     def paged_attention(
@@ -146,14 +154,29 @@ class CpuOps:
         Returns:
             [T, Hq, D]
         """
-        num_tokens, num_all_heads, head_dim = heads.shape
-        _, _, num_kv_heads, block_size, _ = cache.shape
-        num_heads = num_all_heads - 2 * num_kv_heads
+        num_tokens, num_heads, num_kv_heads, block_size, head_dim = _heads_and_cache(heads, cache)
+        if head_dim > MAX_HEAD_DIM or num_heads > MAX_GROUP_SIZE * num_kv_heads:
+            raise InvalidTensor(
+                f"heads have head_dim {head_dim} and {num_heads} queries for {num_kv_heads} KV heads, expected "
+                f"head_dim up to {MAX_HEAD_DIM} and groups of up to {MAX_GROUP_SIZE}"
+            )
+        num_requests = len(context_lens)
+        if (
+            block_tables.dtype is not torch.int32
+            or len(block_tables) != num_requests
+            or block_tables.stride(1) != 1
+        ):
+            raise InvalidTensor(
+                f"block_tables is {block_tables.dtype} {tuple(block_tables.shape)} {block_tables.stride()}, expected "
+                f"int32 rows of {num_requests} requests"
+            )
+        _require("query_start_loc", query_start_loc, torch.int32, (num_requests + 1,))
+        _require("context_lens", context_lens, torch.int32, (num_requests,))
         output = heads.new_empty(num_tokens, num_heads, head_dim)
         self._paged_attention(
-            heads.data_ptr(), num_all_heads * head_dim, cache[0].data_ptr(), cache[1].data_ptr(),
+            heads.data_ptr(), heads.stride(0), cache[0].data_ptr(), cache[1].data_ptr(),
             block_tables.data_ptr(), block_tables.stride(0), query_start_loc.data_ptr(), context_lens.data_ptr(),
-            output.data_ptr(), context_lens.shape[0], num_heads, num_kv_heads, block_size, head_dim, scale,
+            output.data_ptr(), num_requests, num_heads, num_kv_heads, block_size, head_dim, scale,
             self._threads,
         )  # fmt: skip
         return output
@@ -166,3 +189,25 @@ def _rows(x: Tensor) -> tuple[int, int]:
             f"x is {x.dtype} {tuple(x.shape)} {x.stride()}, expected contiguous bfloat16 rows"
         )
     return x.shape[0], x.shape[1]
+
+
+def _require(name: str, tensor: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    if tensor.dtype is not dtype or tensor.shape != shape or not tensor.is_contiguous():
+        raise InvalidTensor(
+            f"{name} is {tensor.dtype} {tuple(tensor.shape)} {tensor.stride()}, expected contiguous {dtype} {shape}"
+        )
+
+
+def _heads_and_cache(heads: Tensor, cache: Tensor) -> tuple[int, int, int, int, int]:
+    """T, Hq, Hkv, block_size and D of a step's heads and of the cache."""
+    num_tokens, num_all_heads, head_dim = heads.shape
+    _, num_blocks, num_kv_heads, block_size, _ = cache.shape
+    _require("heads", heads, torch.bfloat16, (num_tokens, num_all_heads, head_dim))
+    _require("cache", cache, torch.bfloat16, (2, num_blocks, num_kv_heads, block_size, head_dim))
+    num_heads = num_all_heads - 2 * num_kv_heads
+    if num_heads < 1 or num_heads % num_kv_heads or head_dim % 2:
+        raise InvalidTensor(
+            f"heads are {num_all_heads} of head_dim {head_dim}, expected a multiple of the cache's {num_kv_heads} "
+            "KV heads, more than twice as many, and an even head_dim"
+        )
+    return num_tokens, num_heads, num_kv_heads, block_size, head_dim

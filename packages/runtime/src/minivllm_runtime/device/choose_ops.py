@@ -4,8 +4,8 @@ import logging
 
 import torch
 
-from minivllm_kernels.cpu.library import load_library
-from minivllm_kernels.cpu.ops import MAX_GROUP_SIZE, MAX_HEAD_DIM, CpuOps
+from minivllm_kernels.cpu.library import MAX_GROUP_SIZE, MAX_HEAD_DIM, load_library
+from minivllm_kernels.cpu.ops import CpuOps
 from minivllm_kernels.errors import CpuKernelsUnavailable
 from minivllm_runtime.device.interface import DeviceOps
 from minivllm_runtime.device.native_ops import NativeOps
