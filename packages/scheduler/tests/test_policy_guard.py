@@ -25,7 +25,9 @@ def guard(*, order=FCFS, admission=admit_freely, victim=LIFO):
     return PolicyGuard(order, admission, victim, watermark_blocks=3)
 
 
-@pytest.mark.parametrize("order", [raises, *map(answering, [None, "1", float("nan"), 10**400, [1.0], 1j])])
+@pytest.mark.parametrize(
+    "order", [raises, *map(answering, [None, "1", True, float("nan"), 10**400, [1.0], 1j])]
+)
 def test_a_rank_that_is_none_is_that_of_the_front(order):
     policies = guard(order=order)
     policies.admitted(5.0)
@@ -63,14 +65,16 @@ def test_a_victim_that_is_none_is_the_last_admitted(victim):
     assert policies.num_faults == 1
 
 
-def test_only_the_first_fault_is_logged_and_says_what_and_why(caplog):
-    policies = guard(victim=raises)
+def test_the_first_fault_of_each_policy_is_logged_and_says_what_and_why(caplog):
+    policies = guard(order=answering(None), victim=raises)
     with caplog.at_level(logging.ERROR):
-        policies.victim(("first", "last"))
-        policies.victim(("first", "last"))
-    assert policies.num_faults == 2
+        for _ in range(2):
+            policies.victim(("first", "last"))
+            policies.rank(REQUEST, 0.0)
+    assert policies.num_faults == 4
     assert [record.getMessage() for record in caplog.records] == [
-        "the victim policy is at fault; the scheduler's default answers: 1"
+        "the victim policy is at fault; the scheduler's default answers: 1",
+        "the waiting order is at fault; the scheduler's default answers: 0.0",
     ]
     assert "the policy is broken" in caplog.text
 

@@ -16,8 +16,9 @@ _Answer = TypeVar("_Answer", int, float)
 class PolicyGuard:
     """The policies of one scheduler, none of which can raise or answer nonsense.
 
-    A fault, an exception or an answer of the wrong type or range, is counted, logged the first time, and answered
-    in the policy's place: a rank by the front of the queue, an admission by the watermark, a victim by LIFO.
+    A fault, an exception or an answer of the wrong type or range, is counted, and answered in the policy's place:
+    a rank by the front of the queue, an admission by the watermark, a victim by LIFO. The first fault of each policy
+    is logged.
 
     Args:
         order: Ranks requests.
@@ -35,6 +36,7 @@ class PolicyGuard:
         self._watermark_blocks = watermark_blocks
         self._front_rank = 0.0
         self._num_faults = 0
+        self._logged: set[str] = set()  # policies that were at fault
 
     @property
     def num_faults(self) -> int:
@@ -70,14 +72,15 @@ class PolicyGuard:
         try:
             return question()
         except Exception:  # whatever a policy does, the step goes on
-            if self._num_faults == 0:
+            if name not in self._logged:
+                self._logged.add(name)
                 _logger.exception("the %s is at fault; the scheduler's default answers: %r", name, default)
             self._num_faults += 1
             return default
 
 
 def _checked_rank(rank: float) -> float:
-    if not isinstance(rank, int | float) or math.isnan(rank):
+    if not isinstance(rank, int | float) or isinstance(rank, bool) or math.isnan(rank):
         raise TypeError(f"the rank is {rank!r}, it must be a number")
     return float(rank)
 

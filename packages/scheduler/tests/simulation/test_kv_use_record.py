@@ -33,3 +33,13 @@ def test_moments_are_thinned_out_evenly():
     times = [moment.time_s for moment in record.moments]
     assert len(times) >= MAX_MOMENTS / 2
     assert len({later - earlier for earlier, later in itertools.pairwise(times)}) == 1
+
+
+@given(st.lists(st.floats(1e-3, 10.0), min_size=1), st.integers(1, 99))
+def test_rounding_does_not_carry_the_mean_past_the_peak(gaps_s, in_use):
+    record = KVUseRecord()
+    record.take(0.0, in_use)
+    for time_s in itertools.accumulate(gaps_s):
+        record.take(time_s, in_use)
+    assert record.mean_blocks == pytest.approx(in_use)
+    assert record.mean_blocks <= record.peak_blocks

@@ -4,7 +4,7 @@ from minivllm_kvcache import KVCacheManager
 from minivllm_scheduler import Admitted, Request, ScheduledRequest, SchedulerOutput, StepResult
 from minivllm_scheduler.simulation import ConstantCost, InvalidCost, TimedRequest
 from minivllm_scheduler.simulation.clock import VirtualClock
-from minivllm_scheduler.simulation.recorder import Recorder
+from minivllm_scheduler.simulation.metrics import SimulationMetrics
 from minivllm_scheduler.simulation.traffic import SAMPLED_TOKEN_ID, STOP_TOKEN_ID
 from minivllm_scheduler.simulation.virtual_executor import VirtualExecutor
 
@@ -18,9 +18,9 @@ class Nonsense:
 
 
 def make(cost, host_s=0.0):
-    clock, recorder = VirtualClock(), Recorder(KVCacheManager(8, 2))
-    recorder.arrived(TimedRequest(0.0, Request(request_id="a", prompt_token_ids=[1, 2], max_tokens=9)))
-    return clock, VirtualExecutor(clock, cost, host_s, recorder)
+    clock, metrics = VirtualClock(), SimulationMetrics(KVCacheManager(8, 2))
+    metrics.arrived(TimedRequest(0.0, Request(request_id="a", prompt_token_ids=[1, 2], max_tokens=9)))
+    return clock, VirtualExecutor(clock, cost, host_s, metrics)
 
 
 def step(step_id):

@@ -45,4 +45,7 @@ class KVUseRecord:
     @property
     def mean_blocks(self) -> float:
         """Blocks in use, averaged over the time up to the last call of `take`; 0 if no time has passed."""
-        return self._block_seconds / self._last_s if self._last_s else 0.0
+        if not self._last_s:
+            return 0.0
+        # A sum of rounded products may end an ulp above what was in use all the time.
+        return min(self._block_seconds / self._last_s, self.peak_blocks)

@@ -8,7 +8,7 @@ from minivllm_scheduler.simulation.clock import VirtualClock
 from minivllm_scheduler.simulation.cost import CostModel
 from minivllm_scheduler.simulation.errors import InvalidWorkload
 from minivllm_scheduler.simulation.event_heap import EventHeap
-from minivllm_scheduler.simulation.recorder import Recorder
+from minivllm_scheduler.simulation.metrics import SimulationMetrics
 from minivllm_scheduler.simulation.report import SimulationReport
 from minivllm_scheduler.simulation.simulated_engine import SimulatedEngine
 from minivllm_scheduler.simulation.traffic import TimedRequest, Traffic, Workload
@@ -47,8 +47,8 @@ class Simulator:
         kv = engine.make_kv()
         self._scheduler = engine.make_scheduler(kv)
         self._clock = VirtualClock()
-        self._recorder = Recorder(kv)
-        self._executor = VirtualExecutor(self._clock, cost, engine.host_s, self._recorder)
+        self._metrics = SimulationMetrics(kv)
+        self._executor = VirtualExecutor(self._clock, cost, engine.host_s, self._metrics)
         self._loop = engine.make_loop(self._scheduler, self._executor)
         self._traffic = traffic
         self._arrivals: Iterator[TimedRequest] = traffic.arrivals()
@@ -63,8 +63,8 @@ class Simulator:
                 self._clock.advance_to(self._upcoming.next_time_s())
             self._take_arrivals()
             if self._step() and progress is not None:
-                progress(self._recorder.num_finished + self._recorder.num_refused)
-        return self._recorder.report(
+                progress(self._metrics.num_finished + self._metrics.num_refused)
+        return self._metrics.report(
             self._scheduler.stats().total_preempted, self._executor.num_discarded_tokens
         )
 
@@ -77,17 +77,17 @@ class Simulator:
             try:
                 self._scheduler.add([arrival.request], now_s)
             except (RequestTooLarge, QueueFull):
-                self._recorder.refused()
+                self._metrics.refused()
                 self._follow_up(arrival.request, now_s)
             else:
-                self._recorder.arrived(arrival)
+                self._metrics.arrived(arrival)
                 self._executor.expect(arrival)
 
     def _step(self) -> bool:
         """Does one pass. Returns whether requests ended in it."""
         updates = self._loop.step(self._clock.now_s)
         now_s = self._clock.now_s
-        ended = self._recorder.updated(updates, now_s)
+        ended = self._metrics.updated(updates, now_s)
         for request in ended:
             self._executor.forget(request)
             self._follow_up(request, now_s)

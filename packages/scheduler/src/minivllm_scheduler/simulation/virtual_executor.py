@@ -9,7 +9,7 @@ from minivllm_scheduler.request import Request
 from minivllm_scheduler.simulation.clock import VirtualClock
 from minivllm_scheduler.simulation.cost import CostModel, StepLoad
 from minivllm_scheduler.simulation.errors import InvalidCost
-from minivllm_scheduler.simulation.recorder import Recorder
+from minivllm_scheduler.simulation.metrics import SimulationMetrics
 from minivllm_scheduler.simulation.traffic import SAMPLED_TOKEN_ID, STOP_TOKEN_ID, TimedRequest
 
 NEVER: Final = sys.maxsize
@@ -32,17 +32,19 @@ class VirtualExecutor:
         clock: Read at a launch, moved by the host's work and by waiting.
         cost: Seconds of each step on the device.
         host_s: Seconds of host work per step, not negative.
-        recorder: Told of every launch.
+        metrics: Told of every launch.
 
     Attributes:
         num_discarded_tokens: Tokens computed one step ahead for requests that a stop id had ended.
     """
 
-    def __init__(self, clock: VirtualClock, cost: CostModel, host_s: float, recorder: Recorder) -> None:
+    def __init__(
+        self, clock: VirtualClock, cost: CostModel, host_s: float, metrics: SimulationMetrics
+    ) -> None:
         self._clock = clock
         self._cost = cost
         self._host_s = host_s
-        self._recorder = recorder
+        self._metrics = metrics
         self._launched: deque[_Launched] = deque()
         self._device_free_s = 0.0
         self.num_discarded_tokens = 0
@@ -68,7 +70,7 @@ class VirtualExecutor:
         seconds = self._cost.step_s(load)
         if not 0 <= seconds < float("inf"):
             raise InvalidCost(f"the cost model says {seconds} s for {load}, it must be finite and at least 0")
-        self._recorder.launched(output, load, self._clock.now_s)
+        self._metrics.launched(output, load, self._clock.now_s)
         self._clock.advance_to(self._clock.now_s + self._host_s)
         self._device_free_s = max(self._clock.now_s, self._device_free_s) + seconds
         self._launched.append(

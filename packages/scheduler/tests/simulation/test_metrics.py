@@ -5,14 +5,14 @@ from hypothesis import strategies as st
 from minivllm_kvcache import KVCacheManager
 from minivllm_scheduler import LEAST_COMPUTED, LIFO, Request, Scheduler, SchedulerConfig, StepLoop, StepResult
 from minivllm_scheduler.simulation import StepLoad, TimedRequest
-from minivllm_scheduler.simulation.recorder import Recorder
+from minivllm_scheduler.simulation.metrics import SimulationMetrics
 
 
 class CountingExecutor:
-    """Tells the recorder of each step, and counts by itself: a set of computed positions per request."""
+    """Tells the metrics of each step, and counts by itself: a set of computed positions per request."""
 
-    def __init__(self, recorder):
-        self.recorder = recorder
+    def __init__(self, metrics):
+        self.metrics = metrics
         self.known = {}
         self.num_recomputed = 0
         self.launched = []
@@ -29,7 +29,7 @@ class CountingExecutor:
             self.num_recomputed += len(positions & self.known[row.request_id])
             self.known[row.request_id] |= positions
         load = StepLoad.of(output.rows)
-        self.recorder.launched(output, load, self.time_s)
+        self.metrics.launched(output, load, self.time_s)
         self.launched.append(StepResult(output.step_id, ((0,),) * load.num_samples))
 
     def result(self):
@@ -62,12 +62,12 @@ def test_the_report_agrees_with_counting_every_position(data):
     )
     kv = KVCacheManager(data.draw(st.integers(16, 24)), 2, prefix_caching=data.draw(st.booleans()))
     scheduler = Scheduler(config, kv, victim=data.draw(st.sampled_from([LIFO, LEAST_COMPUTED])))
-    recorder = Recorder(kv)
-    executor = CountingExecutor(recorder)
+    metrics = SimulationMetrics(kv)
+    executor = CountingExecutor(metrics)
     loop = StepLoop(scheduler, executor, run_ahead=data.draw(st.booleans()))
     scheduler.add(requests, 0.0)
     for request in requests:
-        recorder.arrived(TimedRequest(0.5, request))
+        metrics.arrived(TimedRequest(0.5, request))
     first_s, last_s, ended = {}, {}, []
     while loop.has_work:
         updates = loop.step(executor.time_s)
@@ -75,8 +75,8 @@ def test_the_report_agrees_with_counting_every_position(data):
         for update in updates:
             first_s.setdefault(update.request_id, now_s)
             last_s[update.request_id] = now_s
-        ended += recorder.updated(updates, now_s)
-    report = recorder.report(scheduler.stats().total_preempted, 0)
+        ended += metrics.updated(updates, now_s)
+    report = metrics.report(scheduler.stats().total_preempted, 0)
 
     assert sorted(request.request_id for request in ended) == [request.request_id for request in requests]
     assert report.num_finished == len(requests)
@@ -102,13 +102,13 @@ def test_the_report_agrees_with_counting_every_position(data):
 
 
 def test_nothing_happened():
-    report = Recorder(KVCacheManager(8, 2)).report(0, 0)
+    report = SimulationMetrics(KVCacheManager(8, 2)).report(0, 0)
     assert (report.num_finished, report.requests_per_s, report.output_tokens_per_s) == (0, 0.0, 0.0)
     assert (report.ttft_s, report.tpot_s, report.queue_s, report.latency_s) == (None, None, None, None)
 
 
 def test_refusals_are_counted():
-    recorder = Recorder(KVCacheManager(8, 2))
-    recorder.refused()
-    recorder.refused()
-    assert recorder.report(0, 0).num_refused == 2
+    metrics = SimulationMetrics(KVCacheManager(8, 2))
+    metrics.refused()
+    metrics.refused()
+    assert metrics.report(0, 0).num_refused == 2

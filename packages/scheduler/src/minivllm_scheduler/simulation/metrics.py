@@ -1,4 +1,4 @@
-"""Recorder: turns what happens in a simulation into its report, at a constant cost per request and step."""
+"""SimulationMetrics: turns what happens in a simulation into its report, at a constant cost per request and step."""
 
 from array import array
 from collections import defaultdict
@@ -42,7 +42,7 @@ class _Live:
         self.computed_end = 0  # positions below this were computed, or cached, at some time; see `launched`
 
 
-class Recorder:
+class SimulationMetrics:
     """Follows every request from arrival to end.
 
     Decode rows, which are nearly all rows, are only summed: a request's position is looked up for those rows
