@@ -10,43 +10,45 @@ LIMITS = KeyLimits(requests_per_minute=5)
     ("text", "name", "secret"),
     [("ann:s3cret", "ann", b"s3cret"), ("s3cret", "key7", b"s3cret"), ("ann:a:b", "ann", b"a:b")],
 )
-def test_a_key_has_a_name_or_is_numbered(text, name, secret):
-    key = parse_key(text, 7, LIMITS)
+def test_a_key_has_a_name_or_is_called_by_its_place(text, name, secret):
+    key = parse_key(text, "key7", LIMITS)
     assert (key.name, key.limits) == (name, LIMITS)
     assert KeyRing([key]).find(secret) is key
 
 
 def test_only_the_whole_secret_opens():
-    ring = KeyRing([parse_key("ann:abc", 1, LIMITS), parse_key("bob:abcd", 2, LIMITS)])
+    ring = KeyRing([parse_key("ann:abc", "key1", LIMITS), parse_key("bob:abcd", "key2", LIMITS)])
     assert ring.find(b"abcd").name == "bob"
     for other in (b"", b"ab", b"abcde", b"ABC", b"ann:abc", b"\xff"):
         assert ring.find(other) is None
 
 
 def test_no_secret_is_kept():
-    assert "s3cret" not in repr(parse_key("ann:s3cret", 1, LIMITS))
+    assert "s3cret" not in repr(parse_key("ann:s3cret", "key1", LIMITS))
 
 
 @pytest.mark.parametrize("text", ["", "ann:", "a b", "ann:s3cr\u00e9t", "ann: s3cret"])
 def test_what_is_no_key_is_refused_unquoted(text):
-    with pytest.raises(InvalidParameter, match="API key 3") as caught:
-        parse_key(text, 3, LIMITS)
+    with pytest.raises(InvalidParameter, match="API key 'key3'") as caught:
+        parse_key(text, "key3", LIMITS)
     assert "s3cr" not in str(caught.value)
 
 
 @pytest.mark.parametrize(("texts", "reason"), [(("a:x", "a:y"), "called 'a'"), (("a:x", "b:x"), "are equal")])
 def test_keys_differ(texts, reason):
     with pytest.raises(InvalidParameter, match=reason):
-        KeyRing([parse_key(text, number, LIMITS) for number, text in enumerate(texts)])
+        KeyRing([parse_key(text, text, LIMITS) for text in texts])
 
 
 def test_a_file_has_a_key_per_line_and_limits_of_its_own(tmp_path):
     path = tmp_path / "keys"
-    path.write_text("# of the team\n\nann:x\nbob:y tokens_per_minute=100 max_concurrent_requests=2\nz\n")
+    path.write_text(
+        "# of the team\n\nann:x\n  # old:one\nbob:y tokens_per_minute=100 max_concurrent_requests=2\nz\n"
+    )
     ann, bob, unnamed = read_key_file(path, LIMITS)
     assert (ann.name, ann.limits) == ("ann", LIMITS)
     assert (bob.name, bob.limits) == ("bob", KeyLimits(5, 100, 2))
-    assert unnamed.name == "key5"
+    assert unnamed.name == "line6"
 
 
 @pytest.mark.parametrize(
@@ -58,6 +60,7 @@ def test_a_file_has_a_key_per_line_and_limits_of_its_own(tmp_path):
         (b"ann:x rpm=5", "line 1"),
         (b"ann:x\nbob:y requests_per_minute=0", "line 2"),
         (b"ann:x requests_per_minute=many", "line 1"),
+        (b"\nann:", "line2"),
     ],
 )
 def test_a_wrong_file_is_refused(tmp_path, content, reason):

@@ -22,9 +22,9 @@ def client(serve_asgi):
 
     keys = KeyRing(
         [
-            parse_key("ann:a", 1, KeyLimits()),
-            parse_key("bob:b", 2, KeyLimits(max_concurrent_requests=1)),
-            parse_key("cid:c", 3, KeyLimits(tokens_per_minute=60)),
+            parse_key("ann:a", "key1", KeyLimits()),
+            parse_key("bob:b", "key2", KeyLimits(max_concurrent_requests=1)),
+            parse_key("cid:c", "key3", KeyLimits(tokens_per_minute=60)),
         ]
     )
     ledger = LocalLedger(keys.keys, time.monotonic)

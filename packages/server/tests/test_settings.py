@@ -86,6 +86,13 @@ def test_keys_come_from_a_flag_a_variable_or_a_file(monkeypatch, tmp_path, varia
     assert [key.name for key in both.key_ring().keys] == ["ann", "bob", "carl"]
 
 
+def test_keys_without_a_name_are_called_by_their_place(tmp_path):
+    path = tmp_path / "keys"
+    path.write_text("x\ny\n")
+    keys = ServerSettings(api_key=["a", "ann:b", "c"], api_key_file=str(path)).key_ring().keys
+    assert [key.name for key in keys] == ["key1", "ann", "key3", "line1", "line2"]
+
+
 def test_a_variable_of_another_program_is_no_key(monkeypatch):
     monkeypatch.setenv("API_KEY", "ann:a")
     assert ServerSettings().key_ring() is None

@@ -10,9 +10,9 @@ from minivllm_server.ledger import LocalLedger
 from minivllm_server.shared_ledger import LedgerClient, LedgerServer
 
 KEYS = [
-    parse_key("two:a", 1, KeyLimits(max_concurrent_requests=2)),
-    parse_key("rare:b", 2, KeyLimits(requests_per_minute=1)),
-    parse_key("short:c", 3, KeyLimits(tokens_per_minute=60)),
+    parse_key("two:a", "key1", KeyLimits(max_concurrent_requests=2)),
+    parse_key("rare:b", "key2", KeyLimits(requests_per_minute=1)),
+    parse_key("short:c", "key3", KeyLimits(tokens_per_minute=60)),
 ]
 
 

@@ -83,8 +83,13 @@ class KeyRing:
         return found
 
 
-def parse_key(text: str, position: int, limits: KeyLimits) -> ApiKey:
-    """Returns the key that `name:secret` or a bare secret stands for; the latter is called `key<position>`.
+def parse_key(text: str, place: str, limits: KeyLimits) -> ApiKey:
+    """Returns the key that `name:secret` or a bare secret stands for.
+
+    Args:
+        text: One of both.
+        place: Where the key was given, such as `key3`; the name of one that has none.
+        limits: Of the key.
 
     Raises:
         InvalidParameter: It is neither. The message does not quote it.
@@ -93,16 +98,16 @@ def parse_key(text: str, position: int, limits: KeyLimits) -> ApiKey:
     if match is None:
         raise InvalidParameter(
             "api_key",
-            f"API key {position} is neither name:key nor a key without a colon, of printable ASCII characters",
+            f"API key {place!r} is neither name:key nor a key without a colon, of printable ASCII characters",
         )
     secret = match["named"] or match["bare"]
-    return ApiKey(match["name"] or f"key{position}", hashlib.sha256(secret.encode()).digest(), limits)
+    return ApiKey(match["name"] or place, hashlib.sha256(secret.encode()).digest(), limits)
 
 
 def read_key_file(path: Path, limits: KeyLimits) -> tuple[ApiKey, ...]:
     """Reads a file of keys: a line each, `name:secret`, then limits of its own such as `tokens_per_minute=1000`.
 
-    Empty lines and what follows a `#` at the start of a line are ignored.
+    A bare secret is called `line<number>`. Empty lines and those that begin with a `#` are ignored, indented or not.
 
     Args:
         path: Of the file.
@@ -112,14 +117,14 @@ def read_key_file(path: Path, limits: KeyLimits) -> tuple[ApiKey, ...]:
         InvalidParameter: The file cannot be read, holds no key, or a line of it is wrong.
     """
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise InvalidParameter("api_key_file", f"cannot read the API keys in {path}: {reason}") from error
     keys = tuple(
         _parse_line(line.split(), number, limits)
         for number, line in enumerate(lines, start=1)
-        if line.strip() and not line.startswith("#")
+        if line.strip() and not line.lstrip().startswith("#")
     )
     if not keys:
         raise InvalidParameter("api_key_file", f"{path} holds no API key")
@@ -128,7 +133,7 @@ def read_key_file(path: Path, limits: KeyLimits) -> tuple[ApiKey, ...]:
 
 def _parse_line(words: Sequence[str], number: int, limits: KeyLimits) -> ApiKey:
     key, *own = words
-    return parse_key(key, number, _with_own(own, number, limits))
+    return parse_key(key, f"line{number}", _with_own(own, number, limits))
 
 
 def _with_own(assignments: Iterable[str], line: int, limits: KeyLimits) -> KeyLimits:

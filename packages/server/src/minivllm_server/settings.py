@@ -182,7 +182,7 @@ class ServerSettings(EngineSettings):
             InvalidParameter: A key or the file of keys is wrong, or there are limits and no key to apply them to.
         """
         limits = KeyLimits(self.requests_per_minute, self.tokens_per_minute, self.max_concurrent_requests)
-        keys = [parse_key(text, number, limits) for number, text in enumerate(self.api_key, start=1)]
+        keys = [parse_key(text, f"key{number}", limits) for number, text in enumerate(self.api_key, start=1)]
         if self.api_key_file is not None:
             keys += read_key_file(Path(self.api_key_file), limits)
         if keys:
