@@ -61,6 +61,17 @@ def test_a_line_is_written_at_once():
         os.close(descriptor)
 
 
+def test_a_record_that_cannot_be_formatted_is_reported_and_nobody_fails(capsys):
+    reader, writer = os.pipe()
+    handler = LineHandler(writer)
+    handler.handle(logging.LogRecord("other", logging.WARNING, "x.py", 1, "%d", ("x",), None))
+    handler.handle(record("after it"))
+    assert os.read(reader, 100) == b"after it\n"
+    assert "TypeError: %d format" in capsys.readouterr().err
+    for descriptor in (reader, writer):
+        os.close(descriptor)
+
+
 def test_a_full_disk_loses_lines_and_nothing_else(capfd):
     with Path("/dev/full").open("wb") as full:
         LineHandler(full.fileno()).handle(record())

@@ -5,6 +5,7 @@ import logging
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -51,7 +52,8 @@ class JsonFormatter(logging.Formatter):
 class LineHandler(logging.Handler):
     """Writes lines to a file descriptor, without a buffer.
 
-    A line that cannot be written, on a full disk for instance, is lost, and nothing else happens.
+    A line that cannot be written, on a full disk for instance, is lost, and nothing else happens. Neither does a
+    record that cannot be formatted harm whoever made it: it is reported in the way of the standard library.
     """
 
     def __init__(self, descriptor: int = STDERR) -> None:
@@ -60,11 +62,13 @@ class LineHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Writes one record."""
-        line = (self.format(record) + "\n").encode(errors="backslashreplace")
         try:
-            os.write(self._descriptor, line)
-        except OSError:
+            line = self.format(record) + "\n"
+        except Exception:  # arguments that do not fit the message, for instance
+            self.handleError(record)
             return
+        with suppress(OSError):
+            os.write(self._descriptor, line.encode(errors="backslashreplace"))
 
 
 def configure_logging(log_format: LogFormat, level: LogLevel) -> None:
