@@ -6,7 +6,7 @@ from functools import partial
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from minivllm_server.api_keys import ApiKey, KeyRing
-from minivllm_server.errors import ApiError, error_response
+from minivllm_server.errors import ApiError, error_response, unavailable
 from minivllm_server.exchange import exchange_in
 from minivllm_server.ledger import Ledger
 
@@ -42,7 +42,7 @@ class Authentication:
         self._ledger = ledger
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes a request on, or answers with 401 or 429."""
+        """Passes a request on, or answers with 401, 429, or 503 if nobody counts any more."""
         if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
@@ -65,7 +65,10 @@ class Authentication:
             self._ledger.close_request(key.name)
 
     async def _open_request(self, key: ApiKey) -> None:
-        refusal = await self._ledger.open_request(key.name)
+        try:
+            refusal = await self._ledger.open_request(key.name)
+        except ConnectionError as error:  # the parent has ended; this process will, too
+            raise unavailable(str(error), code="shutting_down") from error
         if refusal is not None:
             raise ApiError(
                 429,

@@ -13,7 +13,11 @@ class Ledger(Protocol):
     """The accounts of all keys that have limits, by the name of the key."""
 
     async def open_request(self, key_name: str) -> Refusal | None:
-        """Counts a request, after which `close_request` must follow; or says why not, and counts nothing."""
+        """Counts a request, after which `close_request` must follow; or says why not, and counts nothing.
+
+        Raises:
+            ConnectionError: Whoever counts has ended.
+        """
         ...
 
     def close_request(self, key_name: str) -> None:

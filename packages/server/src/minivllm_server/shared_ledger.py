@@ -120,11 +120,7 @@ class LedgerClient:
         return cls(*await asyncio.open_unix_connection(address))
 
     async def open_request(self, key_name: str) -> Refusal | None:
-        """See `Ledger`.
-
-        Raises:
-            ConnectionError: The server has ended.
-        """
+        """See `Ledger`."""
         if self._reading.done():
             raise ConnectionError("the process that counts what API keys use has ended")
         number = next(self._numbers)
