@@ -71,7 +71,7 @@ def test_a_request_that_breaks_is_over_too(client):
     assert client.post("/", headers=bearer("b")).status_code == 200
 
 
-def test_when_the_keeper_of_the_ledger_ends_what_is_limited_is_refused_until_it_is_replaced(tmp_path):
+def test_what_is_limited_is_refused_once_the_keeper_of_the_ledger_has_ended(tmp_path):
     async def read_a_question_and_end(reader, writer):
         await reader.readline()
         writer.close()

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+
+from starlette.types import ASGIApp
 
 from minivllm_runtime.errors import InvalidParameter
 
-Wrapper = Callable[[Any], Any]
-"""Takes an ASGI application and returns one."""
+Wrapper = Callable[[ASGIApp], ASGIApp]
+"""Puts something around an application."""
 
 
 @contextmanager
