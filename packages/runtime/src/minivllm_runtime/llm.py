@@ -69,7 +69,7 @@ class LLM:
         self.dtype, self.device = built.dtype, built.device
         self.num_blocks, self.block_size = built.num_blocks, built.block_size
         self.max_model_len = built.max_model_len
-        self._core = built.core
+        self._core, self._grammars = built.core, built.grammars
         self._input = InputProcessor(built.tokenizer, built.model_config, built.max_model_len)
         self._output = OutputProcessor(built.tokenizer)
         self._joiner = OutputJoiner()
@@ -124,7 +124,7 @@ class LLM:
             )
         requests = self._input.make_requests(name, [token_ids], params)
         if requests[0].json_schema is not None:
-            self._core.grammars.compile(requests[0].json_schema)
+            self._grammars.compile(requests[0].json_schema)
         return _Submission(name, text, params, requests)
 
     def _run(self, submissions: Sequence[_Submission], bar: "tqdm[None]") -> dict[str, list[ChoiceDelta]]:

@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 
 from minivllm_runtime import LLM, InvalidParameter, RequestFailed, SamplingParams
 from minivllm_runtime.config import EngineConfig
+from minivllm_runtime.engine import grammar_compiler
 from minivllm_runtime.engine.builder import assemble_engine
 from minivllm_runtime.engine.grammar_compiler import GrammarCompiler
 from minivllm_runtime.engine.messages import AbortRequest, Accepted, AddRequests, EngineRequest, Refused
+from minivllm_runtime.sampling.grammar_masks import GrammarState
+from minivllm_runtime.tokenizer import Tokenizer
 from minivllm_scheduler import FinishReason
 
 from ..reference.tiny_transformers import engine_of, reference_model
@@ -190,26 +193,24 @@ def test_a_wrong_schema_is_refused_and_loses_nothing():
     assert_at_rest(core)
 
 
-class Slow(GrammarCompiler):
-    """Compiles when it is told to."""
+class HeldTokenizer(Tokenizer):
+    """Tells what its tokens are when it is told to: the first grammar is compiled then."""
 
     def __init__(self):
-        super().__init__(byte_level_tokenizer(), 258)
+        super().__init__(byte_level_tokenizer().backend, special_tokens={"eos_token": "<|im_end|>"})
         self.may_compile = threading.Event()
+        self.error = None
 
-    def compile(self, json_schema):
+    def token_bytes(self, token_id):
         assert self.may_compile.wait(10)
-        return super().compile(json_schema)
-
-
-def with_compiler(core, compiler):
-    core.grammars = core._pending_grammars._compiler = compiler
-    return core
+        if self.error is not None:
+            raise self.error
+        return super().token_bytes(token_id)
 
 
 def test_the_engine_goes_on_while_a_grammar_is_compiled():
-    compiler = Slow()
-    core = with_compiler(engine_of(MODEL).core, compiler)
+    tokenizer = HeldTokenizer()
+    core = scripted_engine("[]", tokenizer=tokenizer).core
     slow, other = request("slow"), request("other", None)
     assert core.execute([AddRequests("slow", (slow,)), AddRequests("other", (other,))]) == (
         Accepted("other"),
@@ -219,7 +220,7 @@ def test_the_engine_goes_on_while_a_grammar_is_compiled():
         ended |= {output.request_id for output in core.step() if output.finish_reason}
     assert core.has_work
     assert core.take_answers() == ()
-    compiler.may_compile.set()
+    tokenizer.may_compile.set()
     answers, texts, _ = drain(core)
     assert answers == [Accepted("slow")]
     assert set(texts) == {"slow"}
@@ -228,25 +229,84 @@ def test_the_engine_goes_on_while_a_grammar_is_compiled():
 
 
 def test_a_request_can_be_aborted_while_its_grammar_is_compiled():
-    compiler = Slow()
-    core = with_compiler(engine_of(MODEL).core, compiler)
+    tokenizer = HeldTokenizer()
+    core = scripted_engine("[]", tokenizer=tokenizer).core
     core.execute([AddRequests("batch", (request("a"), request("b")))])
     (answer,) = core.execute([AbortRequest("b"), AbortRequest("a")])
     assert isinstance(answer, Refused)
     assert answer.batch_id == "batch"
     assert not core.has_work
-    compiler.may_compile.set()
+    tokenizer.may_compile.set()
     core.execute([AddRequests("batch", (request("a"),))])
     assert drain(core)[0] == [Accepted("batch")]
     assert_at_rest(core)
 
 
-def scripted_engine(script, run_ahead):
+@pytest.fixture
+def compiling_threads(monkeypatch):
+    """The threads that compiled a grammar; the compiler forgets all but the last one."""
+    monkeypatch.setattr(grammar_compiler, "_CACHE_BYTES", 0)
+    threads = []
+    compile_schema = GrammarCompiler.compile
+
+    def compile_here(self, json_schema):
+        if self.get(json_schema) is None:
+            threads.append(threading.current_thread())
+        return compile_schema(self, json_schema)
+
+    monkeypatch.setattr(GrammarCompiler, "compile", compile_here)
+    return threads
+
+
+def test_no_step_compiles_a_grammar_that_was_forgotten_meanwhile(compiling_threads):
+    core = scripted_engine("[]").core
+    schemas = [{"type": "array", "maxItems": most} for most in range(3)]
+    requests = tuple(request(f"r{index}", schema) for index, schema in enumerate(schemas))
+    core.execute([AddRequests("all", requests)])
+    answers, texts, _ = drain(core)
+    assert answers == [Accepted("all")]
+    assert set(texts.values()) == {b"[]"}
+    assert len(compiling_threads) == len(schemas)
+    assert threading.current_thread() not in compiling_threads
+
+
+@pytest.mark.parametrize("error", [MemoryError("no luck"), ValueError("bad token")], ids=["memory", "value"])
+def test_whatever_keeps_a_grammar_from_being_compiled_refuses_its_batch_alone(error):
+    tokenizer = HeldTokenizer()
+    core = scripted_engine("[]", tokenizer=tokenizer).core
+    tokenizer.error = error
+    tokenizer.may_compile.set()
+    core.execute([AddRequests("bad", (request("bad"),)), AddRequests("other", (request("other", None),))])
+    (refused,), texts, ends = drain(core)
+    assert (refused.batch_id, refused.param, refused.queue_full) == ("bad", "json_schema", False)
+    assert refused.message == f"json_schema cannot be followed: {type(error).__name__}: {error}"
+    assert (texts, ends) == ({"other": b"[]"}, {"other": FinishReason.STOP})
+    tokenizer.error = None
+    core.execute([AddRequests("again", (request("again", {"type": "array"}),))])
+    assert drain(core)[0] == [Accepted("again")]
+    assert_at_rest(core)
+
+
+def test_a_grammar_that_cannot_be_started_refuses_its_batch_alone(monkeypatch):
+    def fail(self, grammar):
+        raise MemoryError("no luck")
+
+    built = scripted_engine("[]")
+    built.grammars.compile(json.dumps(POINT))
+    monkeypatch.setattr(GrammarState, "__init__", fail)
+    at_once = built.core.execute([AddRequests("known", (request("known"),))])
+    built.core.execute([AddRequests("new", (request("new", {"type": "array"}),))])
+    for answer in (*at_once, *drain(built.core)[0]):
+        assert answer.message == "json_schema cannot be followed: MemoryError: no luck"
+    assert_at_rest(built.core)
+
+
+def scripted_engine(script, run_ahead=False, tokenizer=None):
     """An engine whose model wants to say `script`."""
     return assemble_engine(
         EngineConfig(num_blocks=50, block_size=4, max_num_seqs=8, run_ahead=run_ahead),
         ScriptedModel([*script.encode(), IM_END], prompt_length=len(PROMPT)),
-        byte_level_tokenizer(),
+        tokenizer or byte_level_tokenizer(),
         scripted_config(),
         dtype=torch.float32,
         device=torch.device("cpu"),
@@ -266,7 +326,7 @@ def test_what_the_model_wants_to_say_is_kept_where_it_is_allowed(run_ahead):
 def test_a_grammar_that_fails_ends_its_own_request(run_ahead, fault):
     built = scripted_engine('{"x": 17, "y": "two"}', run_ahead)
     core = built.core
-    core.grammars.compile(json.dumps(POINT))
+    built.grammars.compile(json.dumps(POINT))
     core.execute([AddRequests("bad", (request("bad"),)), AddRequests("good", (request("good"),))])
     first = {output.request_id: bytes(output.token_ids) for output in core.step()}
 

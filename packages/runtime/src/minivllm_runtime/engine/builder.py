@@ -52,6 +52,7 @@ class BuiltEngine:
 
     Attributes:
         core: Ready for its first command.
+        grammars: Compiles the schemas of the core's requests; one that was compiled lately is accepted at once.
         tokenizer: The checkpoint's.
         model_config: Shape of the model.
         dtype, device: Of weights and KV cache.
@@ -61,6 +62,7 @@ class BuiltEngine:
     """
 
     core: EngineCore
+    grammars: GrammarCompiler
     tokenizer: Tokenizer
     model_config: ModelConfig
     dtype: torch.dtype
@@ -165,11 +167,12 @@ def assemble_engine(
         scheduler = RecordingScheduler(
             scheduler_config, kv_manager, run_ahead=run_ahead, record=record, order=order
         )
+    grammars = GrammarCompiler(tokenizer, num_sampled_ids)
     core = EngineCore(
         scheduler,
         kv_manager,
         runner,
-        grammars=GrammarCompiler(tokenizer, num_sampled_ids),
+        grammars=grammars,
         max_num_waiting=config.max_num_waiting,
         run_ahead=run_ahead,
     )
@@ -177,6 +180,7 @@ def assemble_engine(
     gc.freeze()
     return BuiltEngine(
         core=core,
+        grammars=grammars,
         tokenizer=tokenizer,
         model_config=model_config,
         dtype=dtype,

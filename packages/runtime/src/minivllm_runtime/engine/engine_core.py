@@ -16,10 +16,8 @@ from minivllm_runtime.engine.messages import (
     Refused,
     TokenOutput,
 )
-from minivllm_runtime.engine.pending_grammars import PendingGrammars
+from minivllm_runtime.engine.pending_grammars import PendingGrammars, ReadyBatch
 from minivllm_runtime.engine.queue_clock import QueueClock
-from minivllm_runtime.errors import InvalidParameter
-from minivllm_runtime.sampling.grammar_masks import GrammarState
 from minivllm_runtime.worker.model_runner import ModelRunner
 from minivllm_scheduler import (
     FinishReason,
@@ -59,7 +57,6 @@ class EngineCore:
         max_num_waiting: int,
         run_ahead: bool,
     ) -> None:
-        self.grammars = grammars
         self._pending_grammars = PendingGrammars(grammars)
         self._late_answers: list[Accepted | Refused] = []
         self._scheduler = scheduler
@@ -73,7 +70,7 @@ class EngineCore:
     @property
     def has_work(self) -> bool:
         """Whether a step would have anything to do: a request to serve, or a step in flight to take in."""
-        return self.fatal_error is None and (self._loop.has_work or not self._pending_grammars.is_empty)
+        return self.fatal_error is None and (self._loop.has_work or self._pending_grammars.num_requests > 0)
 
     @property
     def queue_room(self) -> int:
@@ -93,7 +90,7 @@ class EngineCore:
         """Run one pass of the step loop. Without work, or once the engine is dead, nothing happens."""
         if not self.has_work:
             return ()
-        self._add_compiled()
+        self._late_answers += map(self._add, self._pending_grammars.take_ready())
         if not self._loop.has_work:
             self._pending_grammars.wait(_GRAMMAR_POLL_S)  # not for long: the next command may be an abort
             return ()
@@ -139,8 +136,9 @@ class EngineCore:
 
     def _execute(self, command: Command) -> Accepted | Refused | None:
         match command:
-            case AddRequests(batch_id, requests):
-                return None if self._pending_grammars.hold(command) else self._add(batch_id, requests)
+            case AddRequests():
+                batch = self._pending_grammars.take(command)
+                return None if batch is None else self._add(batch)
             case AbortRequest(request_id):
                 if (held := self._pending_grammars.drop(request_id)) is not None:
                     return Refused(held, "the request was aborted", queue_full=False)
@@ -149,11 +147,10 @@ class EngineCore:
                     self._runner.remove_request(request_id)
                 return None
 
-    def _add(self, batch_id: str, requests: tuple[EngineRequest, ...]) -> Accepted | Refused:
-        try:
-            grammars = [self._start_grammar(request) for request in requests]
-        except InvalidParameter as error:
-            return Refused(batch_id, str(error), queue_full=False, param=error.param)
+    def _add(self, batch: ReadyBatch) -> Accepted | Refused:
+        batch_id, requests = batch.command.batch_id, batch.command.requests
+        if batch.error is not None:
+            return Refused(batch_id, str(batch.error), queue_full=False, param=batch.error.param)
         try:
             self._scheduler.add([_scheduler_request(request) for request in requests], time.monotonic())
         except QueueFull as error:
@@ -161,23 +158,10 @@ class EngineCore:
             return Refused(batch_id, str(error), queue_full=error.num_added <= error.max_num_waiting)
         except SchedulerError as error:
             return Refused(batch_id, str(error), queue_full=False)
-        for request, grammar in zip(requests, grammars, strict=True):
+        for request, grammar in zip(requests, batch.grammars, strict=True):
             self._runner.add_request(request, grammar)
             self._queue_clock.add_request(request.request_id)
         return Accepted(batch_id)
-
-    def _start_grammar(self, request: EngineRequest) -> GrammarState | None:
-        return (
-            None if request.json_schema is None else GrammarState(self.grammars.compile(request.json_schema))
-        )
-
-    def _add_compiled(self) -> None:
-        for command, error in self._pending_grammars.take_ready():
-            if error is None:
-                answer = self._add(command.batch_id, command.requests)
-            else:
-                answer = Refused(command.batch_id, str(error), queue_full=False, param=error.param)
-            self._late_answers.append(answer)
 
     def _end_failed_grammars(self) -> tuple[TokenOutput, ...]:
         """End each request whose grammar failed; others are not concerned."""

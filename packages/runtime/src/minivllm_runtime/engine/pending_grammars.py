@@ -1,49 +1,81 @@
 """Requests that wait for their grammars, which are compiled while the engine goes on."""
 
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from minivllm_runtime.engine.grammar_compiler import GrammarCompiler
 from minivllm_runtime.engine.messages import AddRequests
 from minivllm_runtime.errors import InvalidParameter
+from minivllm_runtime.sampling.grammar_masks import GrammarState
+
+if TYPE_CHECKING:
+    import xgrammar
 
 _THREADS = 2
 
+_log = logging.getLogger(__name__)
 
-class _Pending(NamedTuple):
+
+class ReadyBatch(NamedTuple):
+    """A batch that waits for no grammar.
+
+    Attributes:
+        command: As it came in.
+        grammars: One per request, None where it has no schema; empty with an error.
+        error: What is wrong with a grammar of the batch.
+    """
+
     command: AddRequests
-    grammars: list[Future[object]]
+    grammars: tuple[GrammarState | None, ...]
+    error: InvalidParameter | None
+
+
+class _Held(NamedTuple):
+    """A batch that waits. It keeps its grammars itself: the compiler keeps the last ones of all only."""
+
+    command: AddRequests
+    grammars: Mapping[str, Future[xgrammar.CompiledGrammar]]
+
+    @property
+    def is_ready(self) -> bool:
+        return all(grammar.done() for grammar in self.grammars.values())
+
+    def grammar(self, json_schema: str) -> xgrammar.CompiledGrammar:
+        return self.grammars[json_schema].result()
 
 
 class PendingGrammars:
     """Holds batches back until all their grammars are compiled. Used by one thread.
 
     Args:
-        compiler: Compiles and keeps the grammars.
+        compiler: Compiles the grammars.
     """
 
     def __init__(self, compiler: GrammarCompiler) -> None:
         self._compiler = compiler
-        self._threads: ThreadPoolExecutor | None = None
-        self._pending: list[_Pending] = []
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="minivllm-grammar")
+        self._held: list[_Held] = []
 
     @property
-    def is_empty(self) -> bool:
-        """Whether nothing is held back."""
-        return not self._pending
+    def num_requests(self) -> int:
+        """Requests held back."""
+        return sum(len(held.command.requests) for held in self._held)
 
-    def hold(self, command: AddRequests) -> bool:
-        """Take the batch if a grammar of it must be compiled first; False leaves it to the caller."""
+    def take(self, command: AddRequests) -> ReadyBatch | None:
+        """The batch if its grammars are known; None holds it until they are compiled."""
         schemas = {request.json_schema for request in command.requests if request.json_schema is not None}
-        missing = [schema for schema in sorted(schemas) if self._compiler.get(schema) is None]
-        if not missing:
-            return False
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="minivllm-grammar")
-        self._pending.append(
-            _Pending(command, [self._threads.submit(self._compiler.compile, schema) for schema in missing])
-        )
-        return True
+        known = {schema: grammar for schema in schemas if (grammar := self._compiler.get(schema)) is not None}
+        if len(known) == len(schemas):
+            return _ready(command, known.__getitem__)
+        grammars = {
+            schema: self._threads.submit(self._compiler.compile, schema) for schema in sorted(schemas)
+        }
+        self._held.append(_Held(command, grammars))
+        return None
 
     def drop(self, request_id: str) -> str | None:
         """Forget the batch of a request that was aborted: its client has left, and waits for none of it.
@@ -51,31 +83,42 @@ class PendingGrammars:
         Returns:
             The batch's id; None if none is held that has the request.
         """
-        for place, (command, grammars) in enumerate(self._pending):
+        for place, (command, grammars) in enumerate(self._held):
             if any(request.request_id == request_id for request in command.requests):
-                for grammar in grammars:
+                for grammar in grammars.values():
                     grammar.cancel()
-                del self._pending[place]
+                del self._held[place]
                 return command.batch_id
         return None
 
-    def take_ready(self) -> list[tuple[AddRequests, InvalidParameter | None]]:
-        """Batches whose grammars are compiled, in order of arrival; with what is wrong with one of them."""
-        ready = [pending for pending in self._pending if all(each.done() for each in pending.grammars)]
-        self._pending = [pending for pending in self._pending if not any(pending is each for each in ready)]
-        return [(pending.command, _error(pending.grammars)) for pending in ready]
+    def take_ready(self) -> list[ReadyBatch]:
+        """Batches that were held and need not be any longer, in order of arrival."""
+        ready: list[_Held] = []
+        waiting: list[_Held] = []
+        for held in self._held:
+            (ready if held.is_ready else waiting).append(held)
+        self._held = waiting
+        return [_ready(held.command, held.grammar) for held in ready]
 
     def wait(self, timeout_s: float) -> None:
         """Wait until some grammar is compiled, or for the time-out."""
-        unfinished = [each for pending in self._pending for each in pending.grammars if not each.done()]
+        unfinished = [each for held in self._held for each in held.grammars.values() if not each.done()]
         wait(unfinished, timeout_s, FIRST_COMPLETED)
 
 
-def _error(grammars: list[Future[object]]) -> InvalidParameter | None:
-    for grammar in grammars:
-        error = grammar.exception()
-        if isinstance(error, InvalidParameter):
-            return error
-        if error is not None:
-            return InvalidParameter("json_schema", f"json_schema cannot be followed: {error}")
-    return None
+def _ready(command: AddRequests, grammar_of: Callable[[str], xgrammar.CompiledGrammar]) -> ReadyBatch:
+    """Start the grammar of each request; whatever goes wrong concerns this batch alone."""
+    try:
+        states = tuple(
+            None if request.json_schema is None else GrammarState(grammar_of(request.json_schema))
+            for request in command.requests
+        )
+    except InvalidParameter as error:
+        return ReadyBatch(command, (), error)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        _log.exception("a grammar cannot be compiled")
+        return ReadyBatch(
+            command, (), InvalidParameter("json_schema", f"json_schema cannot be followed: {reason}")
+        )
+    return ReadyBatch(command, states, None)
