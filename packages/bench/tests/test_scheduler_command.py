@@ -7,10 +7,9 @@ from rich.console import Console
 
 from minivllm_bench import scheduler_command
 from minivllm_bench.cli import main
-from minivllm_bench.errors import InvalidSetting
 from minivllm_bench.machine import MachineFacts
 from minivllm_bench.scheduler_bench import CallCost, StepCost
-from minivllm_bench.scheduler_command import SchedulerFigures, parse_sizes, to_json, to_tables
+from minivllm_bench.scheduler_command import SchedulerFigures, to_json, to_tables
 
 MACHINE = MachineFacts(
     cpu_model="A CPU with a long name @ 2.60GHz",
@@ -43,16 +42,6 @@ FIGURES = SchedulerFigures(
     calls=(CallCost(call="allocate 8 blocks", num_blocks=1_000_000, us=1.5, p99_us=20.0),),
     bytes_per_block=112.4,
 )
-
-
-def test_sizes_are_whole_numbers_in_the_order_given():
-    assert parse_sizes("64, 1,4096") == (64, 1, 4096)
-
-
-@pytest.mark.parametrize("text", ["", "0", "-1", "1.5", "a", "1,,2", "8,8", "²"])
-def test_anything_else_is_named(text):
-    with pytest.raises(InvalidSetting, match="--running names"):
-        parse_sizes(text)
 
 
 def test_the_json_has_a_row_per_size_and_says_what_is_doubtful():

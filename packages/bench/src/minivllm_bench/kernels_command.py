@@ -2,8 +2,9 @@
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -12,12 +13,18 @@ from rich.table import Table
 
 from minivllm_bench.engines.dummy_model import read_model_config
 from minivllm_bench.errors import InvalidSetting
-from minivllm_bench.machine import read_machine
+from minivllm_bench.machine import MachineFacts, read_machine
 from minivllm_bench.placement import resolve_device
-from minivllm_bench.scheduler_command import parse_sizes
+from minivllm_bench.report_file import require_folder
+from minivllm_bench.reservations import caption, checkout_reservations
+from minivllm_bench.sizes import parse_sizes
 from minivllm_bench.speed_limit import measure_ceilings
+from minivllm_scheduler.simulation import DeviceSheet
 
-SCHEMA = 1
+if TYPE_CHECKING:
+    from minivllm_bench.kernel_bench import KernelCost
+
+SCHEMA: Final = 1
 """Raised when a field of the JSON changes its meaning or goes away."""
 
 
@@ -33,20 +40,33 @@ def kernels(
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures to this file.")] = None,
 ) -> None:
     """Time products, norms and attention of a model's shape on a CUDA device: microseconds, and share of the limit."""
+    num_rows, lengths = parse_sizes("--rows", rows), parse_sizes("--contexts", contexts)
+    require_folder(json_file)
     config = read_model_config(model_config)
-    num_rows, lengths = parse_sizes(rows), parse_sizes(contexts)
     if resolve_device("auto") != "cuda":
         raise InvalidSetting("kernels needs a CUDA device, and this machine has none that PyTorch can use")
     import torch
 
     from minivllm_bench.kernel_bench import measure_kernels
 
+    machine = read_machine()
     dtype = {"float16": torch.float16}.get(config.get("torch_dtype", ""), torch.bfloat16)
     ceilings = measure_ceilings()
     costs = measure_kernels(config, dtype, ceilings, rows=num_rows, contexts=lengths)
+    title = f"{model_config}, {str(dtype).removeprefix('torch.')}"
+    Console().print(to_table(costs, ceilings, machine, title))
+    if json_file is not None:
+        json_file.write_text(to_json(costs, ceilings, machine, model_config))
+
+
+def to_table(
+    costs: Sequence["KernelCost"], ceilings: DeviceSheet, machine: MachineFacts, title: str
+) -> Table:
+    """The operations as a table that fits 90 columns: time, rates and share of the limit."""
+    rates = f"{ceilings.bytes_per_s / 1e12:.2f} TB/s copied, {ceilings.flops_per_s / 1e12:.0f} TFLOP/s"
     table = Table(
-        title=f"{model_config}, {str(dtype).removeprefix('torch.')}",
-        caption=f"{ceilings.bytes_per_s / 1e12:.2f} TB/s copied, {ceilings.flops_per_s / 1e12:.0f} TFLOP/s",
+        title=title,
+        caption=caption(f"{machine.summary}\n{rates}", checkout_reservations(machine)),
         caption_justify="left",
         box=SIMPLE_HEAD,
     )
@@ -61,13 +81,17 @@ def kernels(
             f"{cost.flops / cost.seconds / 1e12:.0f}",
             f"{cost.least_seconds / cost.seconds:.0%}",
         )
-    Console().print(table)
-    if json_file is not None:
-        report = {
-            "schema": SCHEMA,
-            "machine": dataclasses.asdict(read_machine()),
-            "model": model_config,
-            "ceilings": {"bytes_per_s": ceilings.bytes_per_s, "flops_per_s": ceilings.flops_per_s},
-            "rows": [dataclasses.asdict(cost) for cost in costs],
-        }
-        json_file.write_text(json.dumps(report, indent=2) + "\n")
+    return table
+
+
+def to_json(costs: Sequence["KernelCost"], ceilings: DeviceSheet, machine: MachineFacts, model: str) -> str:
+    """The figures as an indented JSON object: schema, machine, reservations, model, ceilings, rows."""
+    report: dict[str, Any] = {
+        "schema": SCHEMA,
+        "machine": dataclasses.asdict(machine),
+        "reservations": checkout_reservations(machine),
+        "model": model,
+        "ceilings": {"bytes_per_s": ceilings.bytes_per_s, "flops_per_s": ceilings.flops_per_s},
+        "rows": [dataclasses.asdict(cost) for cost in costs],
+    }
+    return json.dumps(report, indent=2) + "\n"

@@ -62,6 +62,12 @@ class MachineFacts:
     git_commit: str | None
     git_dirty: bool
 
+    @property
+    def summary(self) -> str:
+        """Processor, GPUs and commit in one line."""
+        commit = f"commit {self.git_commit[:12]}" if self.git_commit else "no commit"
+        return ", ".join([self.cpu_model, f"{self.num_cpus} CPUs", *self.gpus, commit])
+
 
 def read_machine() -> MachineFacts:
     """Facts about this machine, now."""

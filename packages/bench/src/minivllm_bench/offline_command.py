@@ -19,6 +19,7 @@ from minivllm_bench.machine import read_machine
 from minivllm_bench.offline import Measurement, measure
 from minivllm_bench.placement import DeviceChoice, DTypeChoice, default_threads, resolve_device, resolve_dtype
 from minivllm_bench.report import RunSettings, to_json, to_table
+from minivllm_bench.report_file import require_folder
 from minivllm_bench.speed_limit import least_seconds, measure_ceilings, read_model_shape
 from minivllm_bench.workloads import Workload, find_workload
 from minivllm_scheduler.simulation import RooflineCost
@@ -70,8 +71,7 @@ def offline(options: OfflineOptions) -> None:
     """Generate whole batches with each engine in turns and compare tokens per second."""
     names = _engine_names(options.engines)
     chosen = _workloads(options.workloads, options.input_len, options.output_len)
-    if options.json_file is not None and not options.json_file.parent.is_dir():
-        raise InvalidSetting(f"no folder {options.json_file.parent} for --json")
+    require_folder(options.json_file)
     shape = None if options.model_config is None else read_model_config(options.model_config)
     settings = _engine_settings(options, shape, len(names))
     machine = read_machine()

@@ -13,10 +13,10 @@ from rich.table import Table
 from minivllm_bench.machine import MachineFacts
 from minivllm_bench.neighbours import find_neighbours
 from minivllm_bench.offline import Measurement
+from minivllm_bench.reservations import caption, checkout_reservations, repeat_reservations
 
 SCHEMA = 1
 """Raised when a field of the JSON changes its meaning or goes away."""
-REPEATS_THAT_COUNT = 3
 NO_LIMITS: Final[Mapping[str, float]] = MappingProxyType({})
 
 
@@ -118,23 +118,17 @@ def ratios(measurements: Sequence[Measurement]) -> tuple[Ratio, ...]:
     return tuple(found)
 
 
-def checkout_reservations(machine: MachineFacts) -> tuple[str, ...]:
-    """Why a reader cannot know which code the figures are of; empty if they can."""
-    if machine.git_commit is None:
-        return ("not run from a checkout",)
-    return ("the checkout has uncommitted changes",) if machine.git_dirty else ()
-
-
 def reservations(
     machine: MachineFacts, settings: RunSettings, measurements: Sequence[Measurement]
 ) -> tuple[str, ...]:
     """Why the figures of a run do not count; empty if they do. Of the peers' sizes nothing is asked."""
-    found = [*checkout_reservations(machine)]
-    if settings.repeats < REPEATS_THAT_COUNT:
-        found.append(f"{settings.repeats} of at least {REPEATS_THAT_COUNT} repeats")
     ours = [each for each in measurements if each.engine == measurements[0].engine]
-    found += [pair.reservation for pair in find_neighbours(ours) if pair.reservation is not None]
-    return tuple(found)
+    falls = (pair.reservation for pair in find_neighbours(ours))
+    return (
+        *checkout_reservations(machine),
+        *repeat_reservations(settings.repeats),
+        *(fall for fall in falls if fall is not None),
+    )
 
 
 def to_json(
@@ -176,7 +170,7 @@ def to_table(
     first = measurements[0].engine
     table = Table(
         title=_title(settings),
-        caption=_caption(machine, reservations(machine, settings, measurements)),
+        caption=caption(machine.summary, reservations(machine, settings, measurements)),
         caption_justify="left",
         box=SIMPLE_HEAD,
     )
@@ -220,11 +214,3 @@ def _title(settings: RunSettings) -> str:
         if length
     ]
     return f"{', '.join(parts)}; median of {settings.repeats}"
-
-
-def _caption(machine: MachineFacts, doubts: Sequence[str]) -> str:
-    where = f"{machine.cpu_model}, {machine.num_cpus} CPUs"
-    gpus = "".join(f", {name}" for name in machine.gpus)
-    commit = f"commit {machine.git_commit[:12]}" if machine.git_commit else "no commit"
-    reasons = "".join(f"\nThese figures do not count: {reason}." for reason in doubts)
-    return f"{where}{gpus}, {commit}{reasons}"

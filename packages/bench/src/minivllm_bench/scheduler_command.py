@@ -12,9 +12,9 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from minivllm_bench.errors import InvalidSetting
 from minivllm_bench.machine import MachineFacts, read_machine
-from minivllm_bench.report import checkout_reservations
+from minivllm_bench.report_file import require_folder
+from minivllm_bench.reservations import caption, checkout_reservations
 from minivllm_bench.scheduler_bench import (
     LARGE_POOL_BLOCKS,
     CallCost,
@@ -23,6 +23,7 @@ from minivllm_bench.scheduler_bench import (
     measure_calls,
     measure_steps,
 )
+from minivllm_bench.sizes import parse_sizes
 
 SCHEMA: Final = 1
 """Raised when a field of the JSON changes its meaning or goes away."""
@@ -57,9 +58,8 @@ def scheduler(
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures to this file.")] = None,
 ) -> None:
     """Time the scheduler and the block allocator alone: microseconds per step and call, bytes per block."""
-    sizes = parse_sizes(running)
-    if json_file is not None and not json_file.parent.is_dir():
-        raise InvalidSetting(f"no folder {json_file.parent} for --json")
+    sizes = parse_sizes("--running", running)
+    require_folder(json_file)
     machine = read_machine()
     figures = _measure(sizes, steps)
     console = Console()
@@ -67,21 +67,6 @@ def scheduler(
         console.print(table)
     if json_file is not None:
         json_file.write_text(to_json(figures, machine, steps))
-
-
-def parse_sizes(text: str) -> tuple[int, ...]:
-    """Numbers of running requests from a comma-separated list.
-
-    Raises:
-        InvalidSetting: An entry is not a whole number of at least 1, or is named twice.
-    """
-    entries = [entry.strip() for entry in text.split(",")]
-    for entry in entries:
-        if not (entry.isascii() and entry.isdecimal() and int(entry) >= 1):
-            raise InvalidSetting(f"--running names {entry!r}, it must be a whole number of at least 1")
-        if entries.count(entry) > 1:
-            raise InvalidSetting(f"--running names {entry} twice")
-    return tuple(int(entry) for entry in entries)
 
 
 def to_json(figures: SchedulerFigures, machine: MachineFacts, num_steps: int) -> str:
@@ -102,10 +87,12 @@ def to_json(figures: SchedulerFigures, machine: MachineFacts, num_steps: int) ->
 def to_tables(figures: SchedulerFigures, machine: MachineFacts, num_steps: int) -> tuple[Table, Table]:
     """The figures as two tables that fit 80 columns: steps, then calls."""
     where = f"{machine.cpu_model}, Python {machine.python}"
-    doubts = "".join(f"\nThese figures do not count: {reason}." for reason in checkout_reservations(machine))
     steps = _table(
         f"Decode steps, µs of processor time; {num_steps} steps each",
-        f"Last column: schedule and update, medians, per request.\n{where}{doubts}",
+        caption(
+            f"Last column: schedule and update, medians, per request.\n{where}",
+            checkout_reservations(machine),
+        ),
         ("running", "blocks", "schedule\np50", "\np99", "update\np50", "\np99", "per\nrequest"),
     )
     for cost in (*figures.steps, figures.large_pool):

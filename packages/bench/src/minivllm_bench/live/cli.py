@@ -18,7 +18,8 @@ from minivllm_bench.live.calibrate import Calibration, calibrate
 from minivllm_bench.live.live_report import LiveReport
 from minivllm_bench.machine import MachineFacts, read_machine
 from minivllm_bench.placement import DeviceChoice, DTypeChoice, default_threads, resolve_device, resolve_dtype
-from minivllm_bench.report import checkout_reservations
+from minivllm_bench.report_file import require_folder
+from minivllm_bench.reservations import caption, checkout_reservations
 from minivllm_bench.simulate import options
 from minivllm_bench.simulate.specs import parse_arrivals, parse_length
 from minivllm_scheduler.simulation import (
@@ -67,7 +68,7 @@ class TruthOptions:
 
 def calibrate_engine(chosen: CalibrateOptions) -> None:
     """Run the real engine on this machine, fit a cost model for `simulate` to its steps, and say its error."""
-    _check_folder(chosen.json_file)
+    require_folder(chosen.json_file)
     target = resolve_device(chosen.device)
     settings = EngineSettings(
         model=chosen.model,
@@ -92,7 +93,7 @@ def calibrate_engine(chosen: CalibrateOptions) -> None:
 
 def truth(chosen: TruthOptions) -> None:
     """Serve a workload for real, simulate it at the calibrated cost, and compare."""
-    _check_folder(chosen.json_file)
+    require_folder(chosen.json_file)
     calibrated = cost_file.read_cost_file(chosen.cost)
     workload = _workload(chosen)
     machine = read_machine()
@@ -140,17 +141,11 @@ def _with_engine(
         return run(engine, status.update), engine.simulated
 
 
-def _check_folder(json_file: Path | None) -> None:
-    if json_file is not None and not json_file.parent.is_dir():
-        raise InvalidSetting(f"no folder {json_file.parent} for --json")
-
-
 def _table(calibration: Calibration, settings: EngineSettings, machine: MachineFacts) -> Table:
     """The terms of the cost model in microseconds, and its error."""
-    doubts = "".join(f"\nThese figures do not count: {reason}." for reason in checkout_reservations(machine))
     table = Table(
         title=f"{settings.model}, {settings.dtype}, {settings.device}, {settings.num_threads} threads",
-        caption=f"{machine.cpu_model}{doubts}",
+        caption=caption(machine.summary, checkout_reservations(machine)),
         caption_justify="left",
         box=SIMPLE_HEAD,
     )

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from minivllm_bench.live.live_report import LiveReport
 from minivllm_bench.machine import MachineFacts
-from minivllm_bench.report import checkout_reservations
+from minivllm_bench.reservations import checkout_reservations
 from minivllm_scheduler.simulation import SimulationReport
 
 SCHEMA: Final = 1

@@ -10,7 +10,7 @@ from minivllm_bench.engines.interface import EngineSettings
 from minivllm_bench.errors import InvalidSetting
 from minivllm_bench.live.calibrate import Calibration
 from minivllm_bench.machine import MachineFacts
-from minivllm_bench.report import checkout_reservations
+from minivllm_bench.reservations import checkout_reservations
 from minivllm_scheduler.simulation import InvalidCost, LinearCost, TokenCurve
 
 SCHEMA: Final = 1
@@ -56,10 +56,15 @@ def read_cost_file(path: Path) -> CalibratedCost:
         InvalidSetting: The file is of another kind or damaged; the message names it and what is wrong.
         OSError: It cannot be read.
     """
+    content = path.read_bytes()
     try:
-        report = json.loads(path.read_bytes())
-        if report["schema"] != SCHEMA:
-            raise InvalidSetting(f"{path} has schema {report['schema']!r}, it must be {SCHEMA}")
+        report = json.loads(content)
+        schema = report["schema"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise _refusal(path, error) from error
+    if schema != SCHEMA:
+        raise InvalidSetting(f"{path} has schema {schema!r}, it must be {SCHEMA}")
+    try:
         curve = report["cost"].pop("token_curve")
         token_curve = TokenCurve(tuple(curve["knots"]), tuple(curve["seconds"])) if curve else None
         return CalibratedCost(
@@ -68,6 +73,8 @@ def read_cost_file(path: Path) -> CalibratedCost:
     except InvalidCost as error:
         raise InvalidSetting(f"{path}: {error}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        if isinstance(error, InvalidSetting):
-            raise
-        raise InvalidSetting(f"{path} is not a file that calibrate wrote: {error!r}") from error
+        raise _refusal(path, error) from error
+
+
+def _refusal(path: Path, error: Exception) -> InvalidSetting:
+    return InvalidSetting(f"{path} is not a file that calibrate wrote: {error!r}")

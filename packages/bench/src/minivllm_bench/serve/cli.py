@@ -9,6 +9,7 @@ from rich.console import Console
 
 from minivllm_bench.errors import InvalidSetting
 from minivllm_bench.machine import read_machine
+from minivllm_bench.report_file import require_folder
 from minivllm_bench.serve.client_pool import ClientPool
 from minivllm_bench.serve.comparison import LoadSettings, Server, compare, first_model
 from minivllm_bench.serve.endpoint import Endpoint
@@ -22,8 +23,7 @@ TABLE_WIDTH = 110
 
 def serve(options: ServeOptions) -> None:
     """Put servers of the OpenAI API under load, in turns, and time their streams."""
-    if options.json_file is not None and not options.json_file.parent.is_dir():
-        raise InvalidSetting(f"no folder {options.json_file.parent} for --json")
+    require_folder(options.json_file)
     loads = parse_loads(options.concurrency, options.request_rate)
     commands = options.start or []
     urls = options.url or ([] if commands else [DEFAULT_URL])

@@ -10,7 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from minivllm_bench.machine import MachineFacts
-from minivllm_bench.report import REPEATS_THAT_COUNT, checkout_reservations
+from minivllm_bench.reservations import caption, checkout_reservations, repeat_reservations
 from minivllm_bench.serve.figures import Percentiles, ServeFigures
 
 SCHEMA: Final = 1
@@ -47,9 +47,7 @@ def ratios(figures: Sequence[ServeFigures]) -> tuple[ServeRatio, ...]:
 
 def reservations(figures: Sequence[ServeFigures], machine: MachineFacts, repeats: int) -> tuple[str, ...]:
     """Why the figures do not count; empty if they do."""
-    found = [*checkout_reservations(machine)]
-    if repeats < REPEATS_THAT_COUNT:
-        found.append(f"{repeats} of at least {REPEATS_THAT_COUNT} repeats")
+    found = [*checkout_reservations(machine), *repeat_reservations(repeats)]
     for row in figures:
         where = f"{row.server}, {row.load}"
         if row.errors:
@@ -79,7 +77,10 @@ def to_json(
 def to_table(figures: Sequence[ServeFigures], machine: MachineFacts, title: str, repeats: int) -> Table:
     """The report as a table: a section per load; how many times as fast the first server is, beside each peer."""
     table = Table(
-        title=title, caption=_caption(figures, machine, repeats), caption_justify="left", box=SIMPLE_HEAD
+        title=title,
+        caption=caption(_where(figures, machine), reservations(figures, machine, repeats)),
+        caption_justify="left",
+        box=SIMPLE_HEAD,
     )
     for heading in ("load", "server"):
         table.add_column(heading, no_wrap=True)
@@ -116,18 +117,15 @@ def _ms(percentiles: Percentiles | None, name: str) -> str:
     return "-" if percentiles is None else f"{getattr(percentiles, name):,.1f}"
 
 
-def _caption(figures: Sequence[ServeFigures], machine: MachineFacts, repeats: int) -> str:
-    gpus = "".join(f", {name}" for name in machine.gpus)
-    commit = f"commit {machine.git_commit[:12]}" if machine.git_commit else "no commit"
+def _where(figures: Sequence[ServeFigures], machine: MachineFacts) -> str:
+    """The machine, how busy the client was, and what failed: a line each."""
     busiest = max(figures, key=lambda row: row.client_cpu_share)
     client = (
         f"client: {busiest.client_us_per_chunk:.0f} µs a chunk, busy {busiest.client_cpu_share:.0%} at most"
     )
-    lines = [f"{machine.cpu_model}, {machine.num_cpus} CPUs{gpus}, {commit}", client]
-    lines += [
+    failures = [
         f"{row.server}, {row.load}: {count} failed: {error}"
         for row in figures
         for error, count in row.errors.items()
     ]
-    lines += [f"These figures do not count: {reason}." for reason in reservations(figures, machine, repeats)]
-    return "\n".join(lines)
+    return "\n".join([machine.summary, client, *failures])

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from rich.console import Console
 
 from minivllm_bench.errors import InvalidSetting
+from minivllm_bench.report_file import require_folder
 from minivllm_bench.simulate.options import SimulateOptions
 from minivllm_bench.simulate.plan import plan
 from minivllm_bench.simulate.plot import check_plot, write_plot
@@ -25,9 +26,8 @@ def simulate(options: SimulateOptions) -> None:
 
 def _check_targets(options: SimulateOptions) -> None:
     """Finds out before the work that its results have a place to go to."""
-    for option, path in (("--json", options.json_file), ("--plot", options.plot)):
-        if path is not None and not path.parent.is_dir():
-            raise InvalidSetting(f"no folder {path.parent} for {option}")
+    require_folder(options.json_file)
+    require_folder(options.plot, "--plot")
     if options.plot is not None:
         check_plot(options.plot, options.plot_metric)
 

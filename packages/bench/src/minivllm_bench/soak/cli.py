@@ -10,6 +10,7 @@ from rich.console import Console
 
 from minivllm_bench.errors import EngineFailed, InvalidSetting, SoakFailed
 from minivllm_bench.machine import MachineFacts, read_machine
+from minivllm_bench.report_file import require_folder
 from minivllm_bench.serve.comparison import first_model
 from minivllm_bench.serve.endpoint import Endpoint
 from minivllm_bench.serve.server_process import ServerProcess
@@ -40,8 +41,7 @@ class _Soaked(NamedTuple):
 
 def soak(options: SoakOptions) -> None:
     """Let clients of every kind loose on a server for a while, and check each answer and what is left in the end."""
-    if options.json_file is not None and not options.json_file.parent.is_dir():
-        raise InvalidSetting(f"no folder {options.json_file.parent} for --json")
+    require_folder(options.json_file)
     limits = CaseLimits(
         options.cases, options.vocab_size, options.input_len, options.output_len, _parse_kinds(options.kinds)
     )
