@@ -47,6 +47,7 @@ def test_a_wrong_command_line_is_one_line(arguments, capsys):
         ("typer", ["--help"]),
         ("minivllm_bench.cli", ["--help"]),
         ("minivllm_scheduler.simulation.roofline_cost", ["--help"]),
+        ("numpy._core.multiarray", ["offline", "--workloads", "decode_b1"]),
         ("torch", ["offline", "--workloads", "decode_b1"]),
     ],
 )

@@ -135,4 +135,4 @@ def test_limits_of_a_key_count_over_all_processes():
 
 
 def test_contradictions_are_refused():
-    expect_one_line(run("serve", "--api-processes", "2", "--no-engine-process"), "no-engine-process")
+    expect_one_line(run("serve", "--api-processes", "2", "--no-engine-process"), "--engine-process")

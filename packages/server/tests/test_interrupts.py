@@ -113,6 +113,16 @@ def test_while_the_engine_process_starts(becomes_true, command, mapped_file):
 
 
 @needs_smollm2
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_server_that_is_idle_ends_with_success(processes):
+    with started("serve", "--port", "0", "--api-processes", processes, *SMALL) as process:
+        while "ready" not in process.stdout.readline():
+            assert process.poll() is None
+        assert interrupt(process) == ("", "")
+        assert process.returncode == 0
+
+
+@needs_smollm2
 def test_in_the_middle_of_a_text():
     with started("generate", "Once upon a time", "--max-tokens", "900", *SMALL) as process:
         begin = process.stdout.read(1)

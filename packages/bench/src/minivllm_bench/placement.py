@@ -1,5 +1,6 @@
 """Device, dtype and threads where the command line leaves them open: decided once, for every engine."""
 
+from contextlib import suppress
 from typing import Literal
 
 from minivllm_bench.engines.interface import Device, DType
@@ -50,6 +51,8 @@ def default_threads() -> int:
 
 
 def _require_torch() -> None:
+    with suppress(ModuleNotFoundError):
+        import numpy as np  # noqa: F401  # PyTorch imports it from C, where Ctrl-C would be lost
     try:
         import torch  # noqa: F401
     except ModuleNotFoundError:

@@ -46,7 +46,9 @@ def _tell_parent(line: str) -> None:
 
 
 def _end_with_parent() -> None:
-    sys.stdin.buffer.read()
+    # Not through sys.stdin, which the interpreter closes when it ends: it aborts if a thread is reading then.
+    while os.read(0, 1):
+        pass
     os._exit(1)
 
 

@@ -9,6 +9,7 @@ import time
 from contextlib import aclosing
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from minivllm_runtime import LLM, EngineDead, InvalidParameter, ModelLoadError, SamplingParams
@@ -171,6 +172,20 @@ def test_a_program_whose_parent_is_gone_before_it_asked_for_anything_ends_quietl
         check=False,
     )
     assert (finished.returncode, finished.stdout, finished.stderr) == (1, b"", b"")
+
+
+def test_a_program_that_cannot_serve_says_so_and_ends_while_its_parent_listens():
+    with subprocess.Popen(
+        [sys.executable, "-m", "minivllm_runtime.engine.process"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as program:
+        program.stdin.write(msgspec.json.encode(EngineConfig(model="/no/such/folder")) + b"\n")
+        program.stdin.flush()
+        assert program.wait(60) == 1
+        assert b"no such file or folder" in program.stdout.read()
+        assert program.stderr.read() == b""
 
 
 def test_nobody_at_the_address(monkeypatch, tmp_path):

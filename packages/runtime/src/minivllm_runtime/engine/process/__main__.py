@@ -89,7 +89,9 @@ def _announce(parent: BinaryIO, announcement: Announcement) -> None:
 
 
 def _end_with_parent(folder: Path) -> None:
-    sys.stdin.buffer.read()
+    # Not through sys.stdin, which the interpreter closes when it ends: it aborts if a thread is reading then.
+    while os.read(0, 1):
+        pass
     shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)
 
