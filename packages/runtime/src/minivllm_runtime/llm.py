@@ -12,7 +12,14 @@ from minivllm_runtime.config import EngineConfig
 from minivllm_runtime.engine.builder import BuiltEngine, Progress, build_engine
 from minivllm_runtime.engine.collect import collect
 from minivllm_runtime.engine.input_processor import InputProcessor
-from minivllm_runtime.engine.messages import AbortRequest, AddRequests, EngineRequest, EngineStats, Refused
+from minivllm_runtime.engine.messages import (
+    AbortRequest,
+    Accepted,
+    AddRequests,
+    EngineRequest,
+    EngineStats,
+    Refused,
+)
 from minivllm_runtime.engine.output_joiner import OutputJoiner
 from minivllm_runtime.engine.output_processor import OutputProcessor, SubmissionUpdate
 from minivllm_runtime.errors import EngineDead, InvalidParameter, RequestFailed
@@ -156,14 +163,13 @@ class LLM:
             self._output.register(submission.name, submission.requests, submission.params)
             if not submission.params.stop:
                 self._joiner.hold(request.request_id for request in submission.requests)
-            for answer in self._core.execute([AddRequests(submission.name, submission.requests)]):
-                if isinstance(answer, Refused):
-                    raise RequestFailed(answer.message)
+            _raise_if_refused(self._core.execute([AddRequests(submission.name, submission.requests)]))
 
     def _step(self) -> tuple[SubmissionUpdate, ...]:
         """Run one step of the engine and abort what only the engine still runs."""
         processed = self._output.process(self._joiner.push(self._core.step()))
         self._abort(processed.aborts)
+        _raise_if_refused(self._core.take_answers())
         if self._core.fatal_error is not None:
             raise EngineDead(self._core.fatal_error)
         return processed.updates
@@ -171,6 +177,12 @@ class LLM:
     def _abort(self, request_ids: Sequence[str]) -> None:
         self._joiner.forget(request_ids)
         self._core.execute([AbortRequest(request_id) for request_id in request_ids])
+
+
+def _raise_if_refused(answers: Sequence[Accepted | Refused]) -> None:
+    for answer in answers:
+        if isinstance(answer, Refused):
+            raise RequestFailed(answer.message)
 
 
 def _as_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:

@@ -359,6 +359,33 @@ def test_llm_refuses_a_wrong_schema_before_anything_runs():
     assert llm.stats().num_steps == 0
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_llm_hears_of_a_batch_that_waited_for_a_grammar_forgotten_since_it_was_checked(
+    fails, compiling_threads, monkeypatch
+):
+    llm = LLM.from_engine(scripted_engine("[]"))
+    params = [
+        SamplingParams(temperature=0, json_schema={"type": "array", "maxItems": most}) for most in range(3)
+    ]
+    compile_schema = GrammarCompiler.compile
+
+    def compile_here(self, json_schema):
+        if fails and threading.current_thread() is not threading.main_thread():
+            raise MemoryError("no luck")
+        return compile_schema(self, json_schema)
+
+    monkeypatch.setattr(GrammarCompiler, "compile", compile_here)
+    if fails:
+        with pytest.raises(RequestFailed, match="json_schema cannot be followed: MemoryError: no luck"):
+            llm.generate([PROMPT] * 3, params, use_tqdm=False)
+    else:
+        outputs = llm.generate([PROMPT] * 3, params, use_tqdm=False)
+        assert [output.outputs[0].text for output in outputs] == ["[]"] * 3
+        assert len(compiling_threads) > 3
+    stats = llm.stats()
+    assert (stats.num_running, stats.num_waiting, stats.num_blocks_in_use) == (0, 0, 0)
+
+
 def test_a_prompt_can_be_scored_and_logprobs_given_beside_a_grammar():
     llm = LLM.from_engine(scripted_engine("{}", run_ahead=False))
     params = SamplingParams(temperature=0, json_object=True, logprobs=1, prompt_logprobs=0)
