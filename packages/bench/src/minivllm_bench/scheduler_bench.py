@@ -21,6 +21,7 @@ from minivllm_scheduler import (
     SchedulerOutput,
     StepResult,
 )
+from minivllm_scheduler.simulation import percentile
 
 BLOCK_SIZE: Final = 16
 PROMPT_TOKENS: Final = 128
@@ -86,9 +87,8 @@ class Stopwatch:
         return tuple(self._times_ns)
 
     def percentile_us(self, name: str, percent: int) -> float:
-        """Nearest-rank percentile of the times of `name`, in microseconds."""
-        ordered = sorted(self._times_ns[name])
-        return ordered[-(-percent * len(ordered) // 100) - 1] / 1000
+        """A percentile of the times of `name`, in microseconds."""
+        return percentile(sorted(self._times_ns[name]), percent) / 1000
 
 
 def measure_steps(running: int, num_steps: int, num_blocks: int | None = None) -> StepCost:

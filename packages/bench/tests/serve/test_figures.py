@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 
 from minivllm_bench.serve.client import ShareReport
@@ -21,12 +23,10 @@ def test_figures_of_one_repeat():
     assert figures.output_tokens_per_s == pytest.approx(6 / 2)
     assert figures.requests_per_s == pytest.approx(2 / 2)
     assert figures.spread == 0
-    assert figures.ttft.p50_ms == pytest.approx(100)
-    assert figures.ttft.p99_ms == pytest.approx(1000)
-    assert figures.tpot.p50_ms == pytest.approx(0)
-    assert figures.tpot.p99_ms == pytest.approx(400 / 3)
-    assert figures.itl.p99_ms == pytest.approx(300)
-    assert figures.latency.p99_ms == pytest.approx(1500)
+    assert figures.ttft.p50_ms == pytest.approx((100 + 1000) / 2)
+    assert figures.tpot.p50_ms == pytest.approx(400 / 3 / 2)
+    assert figures.itl.p50_ms == pytest.approx(100)
+    assert figures.latency.p50_ms == pytest.approx((600 + 1500) / 2)
     assert figures.client_cpu_share == 0.5
     assert figures.client_us_per_chunk == pytest.approx(0.6e6 / 6)
 
@@ -47,6 +47,7 @@ def test_without_a_whole_answer_there_are_no_latencies():
     assert (figures.output_tokens_per_s, figures.spread) == (0, 0)
 
 
-def test_percentiles_are_values_that_occurred():
-    assert Percentiles.of_seconds([i / 1000 for i in range(100, 0, -1)]) == Percentiles(50.0, 95.0, 99.0)
+def test_percentiles_are_milliseconds_of_the_sorted_values():
+    values = [i / 1000 for i in range(101, 0, -1)]
+    assert dataclasses.astuple(Percentiles.of_seconds(values)) == pytest.approx((51, 96, 100))
     assert Percentiles.of_seconds([0.25]) == Percentiles(250, 250, 250)

@@ -1,6 +1,5 @@
 """Latencies and rates of a server under one load, from what its clients saw."""
 
-import math
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -9,11 +8,12 @@ from itertools import pairwise
 
 from minivllm_bench.serve.client import ShareReport
 from minivllm_bench.serve.streamed_answer import RequestRecord
+from minivllm_scheduler.simulation import percentile
 
 
 @dataclass(frozen=True, slots=True)
 class Percentiles:
-    """Nearest-rank percentiles of some durations, in milliseconds."""
+    """Percentiles of some durations, in milliseconds."""
 
     p50_ms: float
     p95_ms: float
@@ -25,10 +25,7 @@ class Percentiles:
         if not values:
             return None
         ordered = sorted(values)
-        p50, p95, p99 = (
-            1000 * ordered[max(math.ceil(share * len(ordered)), 1) - 1] for share in (0.5, 0.95, 0.99)
-        )
-        return cls(p50, p95, p99)
+        return cls(*(1000 * percentile(ordered, percent) for percent in (50, 95, 99)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from minivllm_scheduler.simulation.linear_cost import (
     fit_linear_cost,
     prediction_error,
 )
+from minivllm_scheduler.simulation.percentile import percentile
 from minivllm_scheduler.simulation.recorded_trace import trace_of
 from minivllm_scheduler.simulation.replay import recorded_engine, replay
 from minivllm_scheduler.simulation.report import ClassReport, Distribution, KVUse, SimulationReport
@@ -67,6 +68,7 @@ __all__ = [
     "UniformLength",
     "Workload",
     "fit_linear_cost",
+    "percentile",
     "prediction_error",
     "read_trace",
     "recorded_engine",

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from minivllm_scheduler.simulation.cost import StepLoad
 from minivllm_scheduler.simulation.errors import InvalidCost, require_at_least, require_positive
 from minivllm_scheduler.simulation.least_squares import non_negative_least_squares
-from minivllm_scheduler.simulation.report import percentile
+from minivllm_scheduler.simulation.percentile import percentile
 from minivllm_scheduler.simulation.token_curve import TokenCurve, knot_shares
 
 WEIGHTS: Final = (

@@ -1,22 +1,16 @@
 """What a simulation found: SimulationReport and the distributions in it."""
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-
-def percentile(ordered: Sequence[float], percent: float) -> float:
-    """The value at index percent/100 · (n - 1) of n sorted ones, linearly between the two nearest; n at least 1."""
-    position = percent / 100 * (len(ordered) - 1)
-    below = int(position)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (position - below) * (ordered[above] - ordered[below])
+from minivllm_scheduler.simulation.percentile import percentile
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """Some durations in short, in seconds; percentiles as `percentile` interpolates them."""
+    """Some durations in short, in seconds; percentiles as `percentile` defines them."""
 
     mean_s: float
     p50_s: float
