@@ -2,7 +2,9 @@
 
 import os
 import platform
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
@@ -43,9 +45,20 @@ def obstacle_to_cpu_kernels() -> str | None:
 
 def _read_cpu() -> DeviceFacts:
     page_bytes = os.sysconf("SC_PAGE_SIZE")
-    name = f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads"
+    num_threads = torch.get_num_threads()
+    name = f"{_cpu_name()}, {num_threads} {'thread' if num_threads == 1 else 'threads'}"
     total, free = (os.sysconf(pages) * page_bytes for pages in ("SC_PHYS_PAGES", "SC_AVPHYS_PAGES"))
     return DeviceFacts("cpu", name, total, free)
+
+
+def _cpu_name() -> str:
+    """What its maker calls it where the system tells, as Linux does on most CPUs; else its architecture."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                return value.strip()
+    return platform.processor() or platform.machine()
 
 
 def _read_cuda(index: int) -> DeviceFacts:

@@ -1,4 +1,5 @@
 import os
+import signal
 import subprocess
 import sys
 
@@ -59,6 +60,19 @@ def test_a_file_that_is_no_recording_is_refused(tmp_path, capsys):
     assert main(["replay", str(path), str(tmp_path / "out.jsonl")]) == 2
     assert not (tmp_path / "out.jsonl").exists()
     assert main(["compare", str(path), str(tmp_path / "absent.jsonl")]) == 2
+
+
+def test_ctrl_c_is_one_line(tmp_path):
+    pipe = tmp_path / "recording.jsonl"
+    os.mkfifo(pipe)
+    command = [sys.executable, "-m", "minivllm_scheduler.simulation", "compare", str(pipe), str(pipe)]
+    with (
+        subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process,
+        pipe.open("w"),
+    ):  # waits for a reader
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.read() == "interrupted\n"
+        assert process.wait() == 130
 
 
 def test_a_trace_is_written_for_the_simulator(recording, run_file, tmp_path, capsys):

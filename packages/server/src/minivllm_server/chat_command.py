@@ -11,7 +11,7 @@ from minivllm_runtime.sampling_params import SamplingParams
 from minivllm_server.conversation import Conversation
 
 PROMPT = "> "
-HELP = "Ctrl-C stops an answer, /clear forgets the conversation, /exit or Ctrl-D ends it."
+HELP = "Ctrl-C stops an answer, /clear forgets the conversation, /exit or Ctrl-D ends it, /help shows this."
 
 
 def converse(
@@ -34,9 +34,11 @@ def converse(
         runner.run(engine.start())
         conversation = Conversation(engine, params, system)
         try:
-            while (line := _read_line(PROMPT if is_interactive else "")) not in {None, "/exit"}:
+            while (line := _read_line(PROMPT if is_interactive else "", write)) not in {None, "/exit"}:
                 if line == "/clear":
                     conversation.clear()
+                elif line == "/help":
+                    write(HELP + "\n")
                 elif line:
                     _answer(runner, conversation, line, write)
         finally:
@@ -55,9 +57,11 @@ def _answer(
     write("\n")
 
 
-def _read_line(prompt: str) -> str | None:
+def _read_line(prompt: str, write: Callable[[str], object]) -> str | None:
     """The next line without white space around it; None at the end. Ctrl-C at the prompt ends too."""
     try:
         return input(prompt).strip()
     except (EOFError, KeyboardInterrupt):
+        if prompt:
+            write("\n")  # what follows on the terminal begins a line of its own
         return None

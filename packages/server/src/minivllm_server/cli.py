@@ -30,7 +30,10 @@ from minivllm_server.version import server_version
 USAGE_ERROR = 2
 FAILURE = 1
 
-_VARIABLES = f"Each option is also a variable: --max-num-seqs 8 is {variable_of('max_num_seqs')}=8."
+_VARIABLES = (
+    f"Each option is also a variable: --max-num-seqs 8 is {variable_of('max_num_seqs')}=8. "
+    "There several values are separated by commas."
+)
 _SOME_VARIABLES = f"From --model on, each option is also a variable: --dtype is {variable_of('dtype')}."
 
 app = typer.Typer(

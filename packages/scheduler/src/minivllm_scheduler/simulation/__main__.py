@@ -17,7 +17,7 @@ from minivllm_scheduler.simulation.trace_file import write_trace
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command. Returns 0, 1 if decisions differ, 2 if a file cannot be used."""
+    """Runs a command. Returns 0, 1 if decisions differ, 2 if a file cannot be used, 130 for Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m minivllm_scheduler.simulation", description=__doc__)
     commands = parser.add_subparsers(required=True)
     replaying = commands.add_parser("replay", help="run the scheduler on the commands and ids of a recording")
@@ -41,6 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (InvalidRecording, InvalidTrace, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        return 130
 
 
 def _replay(source: Path, target: Path) -> int:
