@@ -29,15 +29,15 @@ class Interrupted(ScriptedModel):
 
     num_passes = 0
 
-    def __call__(self, input_ids, positions, attention):
+    def __call__(self, *step):
         self.num_passes += 1
         if self.num_passes == 3:
             raise KeyboardInterrupt
-        return super().__call__(input_ids, positions, attention)
+        return super().__call__(*step)
 
 
 class Broken(ScriptedModel):
-    def __call__(self, input_ids, positions, attention):
+    def __call__(self, *step):
         raise RuntimeError("for ever")
 
 
@@ -119,11 +119,12 @@ def test_misuse_is_refused_before_anything_runs():
     llm = LLM.from_engine(built_engine(max_num_waiting=3))
     with pytest.raises(InvalidParameter, match="2 sampling parameters for 1 prompts"):
         llm.generate([PROMPT], [greedy(), greedy()])
-    with pytest.raises(InvalidParameter, match=r"n \(4\).*limit of 3"):
-        llm.generate([PROMPT], greedy(n=4))
+    with pytest.raises(InvalidParameter, match=r"n \(8\).*limit of 7"):
+        llm.generate([PROMPT], greedy(n=8))
     with pytest.raises(InvalidParameter, match=r"8 tokens.*121.*128"):
         llm.generate([PROMPT, PROMPT], [greedy(), greedy(max_tokens=121)])
     assert llm.stats().num_steps == 0
+    assert len(llm.generate(PROMPT, greedy(n=7, max_tokens=1), use_tqdm=False)[0].outputs) == 7
     with pytest.raises(InvalidParameter, match="'colour'"):
         LLM(colour="red")
 

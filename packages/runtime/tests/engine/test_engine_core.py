@@ -61,11 +61,11 @@ class Faulty:
         self.raises_at = set()
         self.always = False
 
-    def __call__(self, input_ids, positions, attention):
+    def __call__(self, *step):
         self.num_calls += 1
         if self.always or self.num_calls in self.raises_at:
             raise RuntimeError("no such luck")
-        return self.model(input_ids, positions, attention)
+        return self.model(*step)
 
     def compute_logits(self, hidden):
         return self.model.compute_logits(hidden)
@@ -181,6 +181,27 @@ def test_a_full_queue_says_not_now_and_a_batch_above_its_limit_never():
     answers = core.execute([five, four, add(request("one"))])
     assert [type(answer) for answer in answers] == [Refused, Accepted, Refused]
     assert (answers[0].queue_full, answers[2].queue_full) == (False, True)
+    drain(core)
+    assert_at_rest(core)
+
+
+@both_modes
+@pytest.mark.parametrize("num_added", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("num_there", [0, 1, 2, 4])
+def test_never_is_the_answer_to_what_an_idle_engine_would_not_take_either(run_ahead, num_there, num_added):
+    core = engine_of(MODEL, max_num_waiting=3, max_num_seqs=1, run_ahead=run_ahead).core
+    if num_there:
+        core.execute([add(*(request(f"there-{index}") for index in range(num_there)))])
+    core.step()
+    room = core.queue_room
+    (answer,) = core.execute([batch := add(*(request(f"new-{index}") for index in range(num_added)))])
+    assert room == 4 - num_there
+    assert isinstance(answer, Accepted) == (num_added <= room)
+    if isinstance(answer, Refused):
+        assert answer.queue_full == (num_added <= 4)
+        drain(core)
+        (later,) = core.execute([batch])
+        assert isinstance(later, Accepted) == answer.queue_full
     drain(core)
     assert_at_rest(core)
 

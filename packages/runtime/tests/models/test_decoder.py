@@ -21,6 +21,19 @@ def test_logits_equal_transformers(variant):
     )
 
 
+@pytest.mark.parametrize("wanted", [[], [49], [0, 7, 49], [7, 7, 3]])
+@torch.inference_mode()
+def test_wanted_tokens_have_the_states_they_have_among_all(wanted):
+    decoder, _ = decoder_of(reference_model("llama 9/3 heads"))
+    step = (
+        torch.randint(VOCAB_SIZE, (50,), generator=torch.Generator().manual_seed(1)),
+        torch.arange(50),
+        DenseAttention(decoder.config.num_heads),
+    )
+    wanted = torch.tensor(wanted, dtype=torch.int64)
+    torch.testing.assert_close(decoder(*step, wanted), decoder(*step)[wanted])
+
+
 @torch.inference_mode()
 def test_packing_a_half_precision_model_keeps_its_logits():
     reference = reference_model("llama 9/3 heads")

@@ -17,8 +17,10 @@ class ScriptedModel:
         self.prompt_length = prompt_length
         self.vocab_size = vocab_size
 
-    def __call__(self, input_ids: Tensor, positions: Tensor, attention: StepAttention) -> Tensor:
-        return positions[:, None]
+    def __call__(
+        self, input_ids: Tensor, positions: Tensor, attention: StepAttention, wanted: Tensor | None
+    ) -> Tensor:
+        return (positions if wanted is None else positions[wanted])[:, None]
 
     def compute_logits(self, hidden: Tensor) -> Tensor:
         index = (hidden[:, 0] - self.prompt_length + 1).clamp(0, len(self.script) - 1)

@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
+LONGEST_HOLD_S = 120
+"""For a test that fails with its model held."""
+
 PEAK = 100.0
 """Logit of a tape's token; all other tokens have minus as much."""
 
@@ -45,7 +48,7 @@ class Pace:
         """Called by the model: waits until a step is allowed."""
         with self._changed:
             self._num_begun += 1
-            assert self._changed.wait_for(lambda: self._allowed > 0, 30), "the model was held for 30 s"
+            assert self._changed.wait_for(lambda: self._allowed > 0, LONGEST_HOLD_S), "the model was held"
             self._allowed -= 1
 
 
@@ -76,13 +79,13 @@ class TapeModel:
                 tape[position, token_id] = logit
         self._tape = tape
 
-    def __call__(self, input_ids, positions, attention):
+    def __call__(self, input_ids, positions, attention, wanted):
         self.pace.step()
         if self.broken is not None:
             raise self.broken
         if self.faults:
             raise self.faults.popleft()
-        return positions[:, None].float()
+        return (positions if wanted is None else positions[wanted])[:, None].float()
 
     def compute_logits(self, hidden):
         following = hidden[:, 0].long() + 1

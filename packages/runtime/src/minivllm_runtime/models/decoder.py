@@ -32,15 +32,25 @@ class DecoderLayer(nn.Module):
         self.mlp = GatedMLP(config)
 
     def forward(
-        self, update: Tensor | None, residual: Tensor, rotary: RotaryTables, attention: StepAttention
-    ) -> Tensor:
-        """Add `update` [T, H], what the layer before has to add, to residual [T, H] in place; return this layer's."""
+        self,
+        update: Tensor | None,
+        residual: Tensor,
+        rotary: RotaryTables,
+        attention: StepAttention,
+        wanted: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Add `update` [T, H], what the layer before has to add, to residual [T, H] in place, and attention's after it.
+
+        Returns:
+            What this layer has to add, and the residual; of the tokens `wanted` [S] if that is given.
+        """
         normed = (
             self.input_layernorm(residual) if update is None else self.input_layernorm.add(update, residual)
         )
         attended = self.self_attn(normed, rotary, attention)
-        output: Tensor = self.mlp(self.post_attention_layernorm.add(attended, residual))
-        return output
+        if wanted is not None:
+            attended, residual = attended[wanted], residual[wanted]
+        return self.mlp(self.post_attention_layernorm.add(attended, residual)), residual
 
 
 class Decoder(nn.Module):
@@ -59,14 +69,29 @@ class Decoder(nn.Module):
             self.lm_head.weight = self.embed_tokens
         self.rotary = RotaryEmbedding(config, max_positions)
 
-    def forward(self, input_ids: Tensor, positions: Tensor, attention: StepAttention) -> Tensor:
-        """Final normalized hidden states [T, H] of the step's tokens: input_ids [T] and positions [T], int64."""
+    def forward(
+        self, input_ids: Tensor, positions: Tensor, attention: StepAttention, wanted: Tensor | None = None
+    ) -> Tensor:
+        """Final normalized hidden states of a step's tokens.
+
+        Args:
+            input_ids: [T] int64.
+            positions: [T] int64.
+            attention: Of the step.
+            wanted: [S] int64, the tokens whose states are returned; None: all T.
+
+        Returns:
+            [S, H]
+        """
         residual = functional.embedding(input_ids, self.embed_tokens)
         rotary = self.rotary.select(positions)
         update = None
-        for layer in self.layers:
-            update = layer(update, residual, rotary, attention)
-        hidden: Tensor = self.norm(residual) if update is None else self.norm.add(update, residual)
+        *layers, last = self.layers
+        for layer in layers:
+            update, residual = layer(update, residual, rotary, attention)
+        # Nobody reads what the last feed-forward block would add to the other tokens.
+        update, residual = last(update, residual, rotary, attention, wanted)
+        hidden: Tensor = self.norm.add(update, residual)
         return hidden
 
     def compute_logits(self, hidden: Tensor) -> Tensor:

@@ -29,8 +29,10 @@ _WARM_UP_PROMPTS = (2, 300)
 class Model(Protocol):
     """What the runner asks of a model; `Decoder` is one, a scripted model of a test is another."""
 
-    def __call__(self, input_ids: Tensor, positions: Tensor, attention: StepAttention) -> Tensor:
-        """Final hidden states [T, H] of the step's tokens."""
+    def __call__(
+        self, input_ids: Tensor, positions: Tensor, attention: StepAttention, wanted: Tensor | None
+    ) -> Tensor:
+        """Final hidden states [S, H] of the wanted ones [S] of the step's tokens [T]; None wants all."""
         ...
 
     def compute_logits(self, hidden: Tensor) -> Tensor:
@@ -112,9 +114,12 @@ class ModelRunner:
         prompt_scores: tuple[PromptScores, ...] = ()
         if replayed is None:
             batch = InputBatch.build(rows, self._states, self._block_size)
-            hidden = self._hidden(batch)
             if scores_prompts:
+                hidden = self._hidden(batch, None)
                 prompt_scores = self._prompt_scorer.score(rows, hidden)
+                hidden = hidden[batch.sampling_tokens]
+            else:
+                hidden = self._hidden(batch, batch.sampling_tokens)
             sampled = self._sample(batch, hidden, rows)
         else:
             sampled = self._sample_replayed(rows, columns, replayed)
@@ -162,7 +167,7 @@ class ModelRunner:
         probe.flush()
         row = ScheduledRequest(_PROBE, 0, num_tokens, (), samples=True)
         batch = InputBatch.build([row], probe, self._block_size)
-        return self._logits(batch, self._hidden(batch))
+        return self._model.compute_logits(self._hidden(batch, batch.sampling_tokens))
 
     def _apply_changes(self, output: SchedulerOutput, columns: StepColumns) -> None:
         states = self._states
@@ -183,22 +188,16 @@ class ModelRunner:
         if new_blocks and self._backend.reads_unwritten_slots:
             self._kv_cache.clear(new_blocks)
 
-    def _hidden(self, batch: InputBatch) -> Tensor:
-        """Final hidden states [T, H] of all tokens."""
-        return self._model(batch.input_ids, batch.positions, self._backend.plan(batch.layout))
-
-    def _logits(self, batch: InputBatch, hidden: Tensor) -> Tensor:
-        """[S, V] of the rows that sample."""
-        if batch.sampling_tokens is not None:
-            hidden = hidden[batch.sampling_tokens]
-        return self._model.compute_logits(hidden)
+    def _hidden(self, batch: InputBatch, wanted: Tensor | None) -> Tensor:
+        """Final hidden states [S, H] of the wanted tokens, None of all."""
+        return self._model(batch.input_ids, batch.positions, self._backend.plan(batch.layout), wanted)
 
     def _sample(self, batch: InputBatch, hidden: Tensor, rows: Sequence[ScheduledRequest]) -> Sampled:
-        """Run the sampler on any rows; the ids are also written to the states as the next step's input."""
+        """Sample from hidden [S, H] of the rows that do; the ids are also the next step's input in the states."""
         sampling = [row for row in rows if row.samples]
         if not sampling:
             return Sampled(hidden.new_empty(0, dtype=torch.int64), None)
-        sampled = self._sampler.sample(self._logits(batch, hidden), sampling)
+        sampled = self._sampler.sample(self._model.compute_logits(hidden), sampling)
         self._states.token_ids[batch.next_slots, batch.next_positions] = sampled.ids
         return sampled
 
@@ -207,7 +206,7 @@ class ModelRunner:
         # Imported here: a CPU needs no kernels.
         from minivllm_kernels.greedy_sample import greedy_sample
 
-        logits = self._logits(batch, self._hidden(batch))
+        logits = self._model.compute_logits(self._hidden(batch, batch.sampling_tokens))
         sampled = greedy_sample(
             logits[:, : self._num_sampled_ids], self._states.token_ids, batch.next_slots, batch.next_positions
         )
