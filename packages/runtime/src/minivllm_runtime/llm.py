@@ -125,9 +125,10 @@ class LLM:
         name = str(next(self._ids))
         text = prompt if isinstance(prompt, str) else None
         token_ids = self._input.encode(prompt) if isinstance(prompt, str) else prompt
-        if params.n > self._core.max_num_waiting:
+        if params.n > self._core.max_num_requests:
+            limit = self._core.max_num_requests
             raise InvalidParameter(
-                "n", f"n ({params.n}) is above the waiting queue's limit of {self._core.max_num_waiting}"
+                "n", f"n ({params.n}) is above the limit of {limit} requests, running and waiting"
             )
         requests = self._input.make_requests(name, [token_ids], params)
         if requests[0].json_schema is not None:

@@ -242,6 +242,24 @@ def test_a_request_can_be_aborted_while_its_grammar_is_compiled():
     assert_at_rest(core)
 
 
+def test_who_waits_for_a_grammar_waits_in_the_queue():
+    tokenizer = HeldTokenizer()
+    core = scripted_engine("[]", tokenizer=tokenizer, max_num_seqs=3, max_num_waiting=2).core
+    commands = [AddRequests(f"r{index}", (request(f"r{index}"),)) for index in range(50)]
+    at_once = core.execute(commands)
+    assert [(type(answer), answer.queue_full) for answer in at_once] == [(Refused, True)] * 45
+    assert (core.queue_room, core.stats().num_waiting) == (0, 5)
+    (refused,) = core.execute([AddRequests("free", (request("free", None),))])
+    assert refused.queue_full
+    core.execute([AbortRequest("r0")])
+    assert core.execute([AddRequests("free", (request("free", None),))]) == (Accepted("free"),)
+    tokenizer.may_compile.set()
+    answers, texts, _ = drain(core)
+    assert {*answers} == {Accepted(f"r{index}") for index in range(1, 5)}, "nobody is refused later"
+    assert set(texts) == {"free", "r1", "r2", "r3", "r4"}
+    assert_at_rest(core)
+
+
 @pytest.fixture
 def compiling_threads(monkeypatch):
     """The threads that compiled a grammar; the compiler forgets all but the last one."""
@@ -301,10 +319,12 @@ def test_a_grammar_that_cannot_be_started_refuses_its_batch_alone(monkeypatch):
     assert_at_rest(built.core)
 
 
-def scripted_engine(script, run_ahead=False, tokenizer=None):
+def scripted_engine(script, run_ahead=False, tokenizer=None, **settings):
     """An engine whose model wants to say `script`."""
     return assemble_engine(
-        EngineConfig(num_blocks=50, block_size=4, max_num_seqs=8, run_ahead=run_ahead),
+        EngineConfig(
+            **{"num_blocks": 50, "block_size": 4, "max_num_seqs": 8, "run_ahead": run_ahead, **settings}
+        ),
         ScriptedModel([*script.encode(), IM_END], prompt_length=len(PROMPT)),
         tokenizer or byte_level_tokenizer(),
         scripted_config(),

@@ -35,6 +35,11 @@ class SchedulerConfig:
     prefill_chunk_size: int | None = None
     max_overtaking: int = 256
 
+    @property
+    def max_num_requests(self) -> int:
+        """Most requests at once, running and waiting."""
+        return self.max_num_seqs + self.max_num_waiting
+
     def __post_init__(self) -> None:
         for name in ("max_num_seqs", "max_num_batched_tokens", "max_num_waiting"):
             _require_at_least(name, getattr(self, name), 1)

@@ -106,7 +106,7 @@ class Scheduler:
             new_ids.add(request.request_id)
             self._refuse_what_never_fits(request)
         # Who comes when nothing runs waits only for the next step.
-        room = self._config.max_num_waiting + self._config.max_num_seqs - len(self._running)
+        room = self._config.max_num_requests - len(self._running)
         if self._num_waiting + len(requests) > room:
             raise QueueFull(self._num_waiting, len(requests), room)
         self._now = now

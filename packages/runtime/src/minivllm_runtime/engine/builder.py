@@ -173,7 +173,7 @@ def assemble_engine(
         kv_manager,
         runner,
         grammars=grammars,
-        max_num_waiting=config.max_num_waiting,
+        max_num_requests=scheduler_config.max_num_requests,
         run_ahead=run_ahead,
     )
     # What exists now lives as long as the engine; a full collection would walk all of it, every time.

@@ -54,7 +54,7 @@ class EngineCore:
         runner: ModelRunner,
         *,
         grammars: GrammarCompiler,
-        max_num_waiting: int,
+        max_num_requests: int,
         run_ahead: bool,
     ) -> None:
         self._pending_grammars = PendingGrammars(grammars)
@@ -64,7 +64,7 @@ class EngineCore:
         self._runner = runner
         self._queue_clock = QueueClock(runner, time.monotonic)
         self._loop = StepLoop(scheduler, self._queue_clock, run_ahead=run_ahead)
-        self.max_num_waiting = max_num_waiting
+        self._max_num_requests = max_num_requests
         self.fatal_error: str | None = None
 
     @property
@@ -73,9 +73,15 @@ class EngineCore:
         return self.fatal_error is None and (self._loop.has_work or self._pending_grammars.num_requests > 0)
 
     @property
+    def max_num_requests(self) -> int:
+        """Requests that are taken when there are no others: more at once never are."""
+        return self._max_num_requests
+
+    @property
     def queue_room(self) -> int:
-        """Requests that the waiting queue takes now."""
-        return self.max_num_waiting - self._scheduler.stats().num_waiting
+        """Requests that are taken now."""
+        stats = self.stats()
+        return self._max_num_requests - stats.num_running - stats.num_waiting
 
     def execute(self, commands: Sequence[Command]) -> tuple[Accepted | Refused, ...]:
         """Carry out commands between two steps.
@@ -120,7 +126,7 @@ class EngineCore:
         stats, kv = self._scheduler.stats(), self._kv_manager.stats()
         return EngineStats(
             num_running=stats.num_running,
-            num_waiting=stats.num_waiting,
+            num_waiting=stats.num_waiting + self._pending_grammars.num_requests,
             num_preemptions=stats.total_preempted,
             num_blocks=self._kv_manager.num_blocks,
             num_blocks_in_use=kv.in_use,
@@ -137,6 +143,8 @@ class EngineCore:
     def _execute(self, command: Command) -> Accepted | Refused | None:
         match command:
             case AddRequests():
+                if (refused := self._refuse_what_has_no_room(command)) is not None:
+                    return refused
                 batch = self._pending_grammars.take(command)
                 return None if batch is None else self._add(batch)
             case AbortRequest(request_id):
@@ -147,15 +155,20 @@ class EngineCore:
                     self._runner.remove_request(request_id)
                 return None
 
+    def _refuse_what_has_no_room(self, command: AddRequests) -> Refused | None:
+        """Here and not in the scheduler, which does not know of the requests that wait for a grammar."""
+        num_added, room, num_waiting = len(command.requests), self.queue_room, self.stats().num_waiting
+        if num_added <= room:
+            return None
+        message = str(QueueFull(num_waiting, num_added, num_waiting + room))
+        return Refused(command.batch_id, message, queue_full=num_added <= self._max_num_requests)
+
     def _add(self, batch: ReadyBatch) -> Accepted | Refused:
         batch_id, requests = batch.command.batch_id, batch.command.requests
         if batch.error is not None:
             return Refused(batch_id, str(batch.error), queue_full=False, param=batch.error.param)
         try:
             self._scheduler.add([_scheduler_request(request) for request in requests], time.monotonic())
-        except QueueFull as error:
-            # More choices than the queue has places will not fit later either.
-            return Refused(batch_id, str(error), queue_full=error.num_added <= error.max_num_waiting)
         except SchedulerError as error:
             return Refused(batch_id, str(error), queue_full=False)
         for request, grammar in zip(requests, batch.grammars, strict=True):
