@@ -5,15 +5,17 @@ the median of several replays counts: neither launches nor repeated reads flatte
 """
 
 import statistics
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from minivllm_bench.attention_peers import AttentionShape, attention_peers
 from minivllm_bench.engines.dummy_model import write_dummy_model
 from minivllm_runtime.attention.step_attention import BatchLayout
 from minivllm_runtime.device.choose_ops import choose_ops
@@ -55,6 +57,8 @@ class _Case:
     flops: int
     make: Callable[[], Callable[[], object]]
     """Draws a set of inputs and returns the call on it."""
+    is_peer: bool = False
+    """Whether somebody else wrote the kernel."""
 
 
 def measure_kernels(
@@ -73,12 +77,29 @@ def measure_kernels(
         ceilings: Measured rates of the device.
         rows: Numbers of tokens for projections and norms, and of requests for decode attention.
         contexts: Tokens of each request for decode attention; prompts of that length for prefill attention.
+
+    Returns:
+        A cost per operation; behind each attention those of the installed peers on the same shape. A peer that fails is
+        left out, with a line on stderr.
     """
     with tempfile.TemporaryDirectory() as folder:
         write_dummy_model(config, Path(folder))
         shape = read_hf_config(Path(folder))
     bench = _Bench(shape, dtype)
-    return tuple(_measure(case, ceilings) for case in bench.cases(rows, contexts))
+    costs = (_measure_if_it_runs(case, ceilings) for case in bench.cases(rows, contexts))
+    return tuple(cost for cost in costs if cost is not None)
+
+
+def _measure_if_it_runs(case: _Case, ceilings: DeviceSheet) -> KernelCost | None:
+    """The cost of a case; None if it is a peer's, and fails."""
+    try:
+        return _measure(case, ceilings)
+    except Exception as error:
+        if not case.is_peer:
+            raise
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        print(f"minivllm-bench: {case.operation} fails: {reason}", file=sys.stderr)
+        return None
 
 
 def _measure(case: _Case, ceilings: DeviceSheet) -> KernelCost:
@@ -129,9 +150,9 @@ class _Bench:
             yield self._norm(num_rows)
         for context in contexts:
             for num_rows in rows:
-                yield self._attention(f"decode attention, context {context}", num_rows, context, 1)
+                yield from self._attentions(f"decode attention, context {context}", num_rows, context, 1)
         for context in contexts:
-            yield self._attention(
+            yield from self._attentions(
                 f"prefill attention, prompts of {context}", max(1, 4096 // context), context, context
             )
 
@@ -160,6 +181,23 @@ class _Bench:
             return lambda: norm.add(x, residual)
 
         return _Case(f"add and norm, {num_rows} rows", 4 * num_rows * hidden * self._dtype.itemsize, 0, make)
+
+    def _attentions(self, name: str, num_rows: int, context: int, query_len: int) -> Iterator[_Case]:
+        """Our attention, then that of the peers."""
+        ours = self._attention(name, num_rows, context, query_len)
+        yield ours
+        shape = AttentionShape(
+            num_requests=num_rows,
+            query_len=query_len,
+            context_len=context,
+            num_heads=self._shape.num_heads,
+            num_kv_heads=self._shape.num_kv_heads,
+            head_dim=self._shape.head_dim,
+            dtype=self._dtype,
+            device="cuda",
+        )
+        for peer, make in attention_peers(shape):
+            yield replace(ours, operation=f"{ours.operation}, {peer}", make=make, is_peer=True)
 
     def _attention(self, name: str, num_rows: int, context: int, query_len: int) -> _Case:
         shape, num_blocks = self._shape, -(-context // _BLOCK_SIZE)
