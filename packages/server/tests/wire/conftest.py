@@ -26,4 +26,4 @@ def server(module_server) -> Iterator[TapeServer]:
     """The module's server; whatever a test did, it comes to rest."""
     yield module_server
     module_server.model.pace.release()
-    assert module_server.comes_to_rest(within_s=5)
+    assert module_server.comes_to_rest()

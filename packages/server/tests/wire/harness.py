@@ -3,9 +3,10 @@
 import asyncio
 import contextlib
 import json
+import re
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Self
 
 import httpx
@@ -21,7 +22,7 @@ from minivllm_server.settings import ServerSettings
 
 from .byte_tokens import byte_tokenizer
 from .tape_model import Entry, TapeModel
-from .wire_client import InBackground, RawConnection, Stream, raw_request
+from .wire_client import PATIENCE_S, InBackground, RawConnection, Stream, raw_request
 
 NUM_PADDED_ROWS = 5
 """Rows of the embedding that belong to no token."""
@@ -30,14 +31,14 @@ CHAT_PATH = "/v1/chat/completions"
 CONVERSATION = [{"role": "user", "content": "a"}]
 
 
-def eventually(condition: Callable[[], bool], *, within_s: float) -> bool:
-    """Whether a condition that other threads make true holds before the time is over."""
-    deadline = time.monotonic() + within_s
+def eventually(condition: Callable[[], bool], *, pause_s: float = 0.002) -> bool:
+    """Whether a condition that other threads make true holds within more time than any machine needs."""
+    deadline = time.monotonic() + PATIENCE_S
     pause = threading.Event()
     while not condition():
         if time.monotonic() > deadline:
             return False
-        pause.wait(0.002)
+        pause.wait(pause_s)
     return True
 
 
@@ -94,13 +95,13 @@ class TapeServer:
         self._listener = bind("127.0.0.1", 0)
         self.url = url_of(self._listener)
         self.port: int = self._listener.getsockname()[1]
-        self.client = httpx.Client(base_url=self.url, timeout=30, trust_env=False)
+        self.client = httpx.Client(base_url=self.url, timeout=PATIENCE_S, trust_env=False)
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._ready.wait(30), "the server did not start"
+        assert self._ready.wait(PATIENCE_S), "the server did not start"
         return self
 
     def __exit__(self, *_exc: object) -> None:
@@ -108,12 +109,12 @@ class TapeServer:
         self.client.close()
         with contextlib.suppress(RuntimeError):  # the loop may have ended
             for _ in range(2):  # the second one does not wait for open requests
-                self._loop.call_soon_threadsafe(self._server.stop)
-        self._thread.join(30)
+                self.loop.call_soon_threadsafe(self._server.stop)
+        self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive(), "the server did not stop"
 
     async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         await serve_engine(self.engine, self._listener, self.settings, on_ready=self._on_ready)
 
     def _on_ready(self, server: DrainingServer) -> None:
@@ -171,17 +172,50 @@ class TapeServer:
         return RawConnection(self.port, raw_request(PATH, request))
 
     def runs(self, num: int) -> bool:
-        """Whether so many requests run soon."""
-        return eventually(lambda: self.engine.stats().num_running == num, within_s=10)
+        """Whether so many requests run soon; see `steps_until`."""
+        return self.steps_until(lambda: self.engine.stats().num_running == num)
 
     def queues(self, num: int) -> bool:
-        """Whether so many requests wait soon, behind one that runs: what just came in does not count as waiting."""
+        """Whether so many requests wait soon, behind one that runs: what just came in does not count as waiting.
+
+        See `steps_until`.
+        """
 
         def queue_is_behind_a_running_request() -> bool:
             stats = self.engine.stats()
             return stats.num_running > 0 and stats.num_waiting == num
 
-        return eventually(queue_is_behind_a_running_request, within_s=10)
+        return self.steps_until(queue_is_behind_a_running_request)
+
+    def steps_until(self, condition: Callable[[], bool]) -> bool:
+        """Whether a condition holds soon.
+
+        A model that is held takes a step at each look, 20 ms apart: requests come to the engine between its steps.
+        """
+
+        def look() -> bool:
+            if condition():
+                return True
+            self.model.pace.allow(1)
+            return False
+
+        return eventually(look, pause_s=0.02)
+
+    @contextlib.contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """The event loop does nothing while this is entered: what clients do meanwhile comes to it all at once."""
+        stands, goes_on = threading.Event(), threading.Event()
+
+        def stand() -> None:
+            stands.set()
+            assert goes_on.wait(PATIENCE_S)
+
+        self.loop.call_soon_threadsafe(stand)
+        assert stands.wait(PATIENCE_S)
+        try:
+            yield
+        finally:
+            goes_on.set()
 
     @property
     def num_connections(self) -> int:
@@ -190,7 +224,7 @@ class TapeServer:
 
     def drain(self) -> None:
         """What the first SIGTERM does."""
-        self._loop.call_soon_threadsafe(self._server.stop)
+        self.loop.call_soon_threadsafe(self._server.stop)
 
     def works(self) -> bool:
         """Whether a plain request is served."""
@@ -204,6 +238,16 @@ class TapeServer:
             and stats.num_blocks_allocatable == stats.num_blocks
         )
 
-    def comes_to_rest(self, *, within_s: float) -> bool:
-        """Whether it is at rest before the time is over."""
-        return eventually(self.is_at_rest, within_s=within_s)
+    def comes_to_rest(self) -> bool:
+        """Whether it is at rest soon."""
+        return eventually(self.is_at_rest)
+
+    @property
+    def num_aborted(self) -> int:
+        """Choices so far whose clients left before they had ended."""
+        page = self.client.get("/metrics").text
+        found = re.search(
+            r'^minivllm:request_success_total{.*finished_reason="abort".*} (\S+)$', page, re.MULTILINE
+        )
+        assert found, page
+        return int(float(found[1]))

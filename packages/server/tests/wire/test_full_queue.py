@@ -40,7 +40,7 @@ def test_what_finds_no_room_is_503_and_nothing_of_it_is_queued(server, busy, num
     assert server.engine.stats().num_waiting == num_waiting
     assert server.engine.stats().num_running == 1
     stack.close()
-    assert server.comes_to_rest(within_s=1)
+    assert server.comes_to_rest()
     assert server.works()
 
 

@@ -1,21 +1,26 @@
 """A reader that is slower than the engine costs one merged delta, and past a limit its request."""
 
+import contextlib
 import json
 
 import pytest
 
 from .byte_tokens import LONG_PIECE, PIECES, byte_tokenizer, ids_of
-from .harness import PATH
+from .harness import PATH, eventually
 from .wire_client import RawConnection, raw_request
 
 NUM_TOKENS = 1600
 """So many long pieces, 8 MB, are more than the sockets' buffers hold."""
 
 
+@contextlib.contextmanager
 def slow_request(server, **body):
-    """A stream whose reader has a small buffer and has not begun to read."""
+    """A stream that runs, of a reader that has a small buffer and has not begun to read; the model is held."""
     content = json.dumps({"prompt": "a", "temperature": 0, "stream": True, **body}).encode()
-    return RawConnection(server.port, raw_request(PATH, content), receive_buffer_bytes=4096)
+    server.model.pace.hold()
+    with RawConnection(server.port, raw_request(PATH, content), receive_buffer_bytes=4096) as reader:
+        assert server.runs(1)
+        yield reader
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +40,8 @@ def launch_wordy(launch):
 def test_what_was_not_read_in_time_is_one_delta(launch_wordy):
     server = launch_wordy()
     with slow_request(server, max_tokens=NUM_TOKENS) as reader:
-        assert server.runs(1)
-        assert server.comes_to_rest(within_s=20)  # the engine waits for no reader
+        server.model.pace.release()
+        assert server.comes_to_rest()  # the engine waits for no reader
         received = bytearray()
         while b"[DONE]" not in received[-100:]:
             received += reader.read_some()
@@ -49,7 +54,9 @@ def test_what_was_not_read_in_time_is_one_delta(launch_wordy):
 def test_a_reader_that_never_reads_loses_its_request(launch_wordy):
     server = launch_wordy(write_timeout_s=0.2)
     with slow_request(server, max_tokens=4000):
-        assert server.runs(1)
-        assert server.comes_to_rest(within_s=10)
+        server.model.pace.allow(NUM_TOKENS)
+        assert eventually(lambda: server.num_aborted == 1)
+        server.model.pace.release()
+        assert server.comes_to_rest()
         assert server.model.pace.num_begun < 4000
     assert server.works()

@@ -10,6 +10,9 @@ from typing import Self
 
 import httpx
 
+PATIENCE_S = 30
+"""More than anything takes that a test waits for, on the slowest machine."""
+
 ENVELOPE = {"message", "type", "param", "code"}
 
 
@@ -119,7 +122,7 @@ class InBackground(threading.Thread):
 
     def join_answer(self) -> httpx.Response:
         """The answer, once it is there."""
-        self.join(30)
+        self.join(PATIENCE_S)
         assert not self.is_alive(), "no answer came"
         return self.answer
 
@@ -129,7 +132,7 @@ class RawConnection:
 
     def __init__(self, port: int, request: bytes, *, receive_buffer_bytes: int | None = None) -> None:
         self._socket = socket.socket()
-        self._socket.settimeout(20)
+        self._socket.settimeout(PATIENCE_S)
         if receive_buffer_bytes is not None:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         self._socket.connect(("127.0.0.1", port))
@@ -140,6 +143,10 @@ class RawConnection:
 
     def __exit__(self, *_exc: object) -> None:
         self.close()
+
+    def fileno(self) -> int:
+        """For `select`."""
+        return self._socket.fileno()
 
     def close(self) -> None:
         """Hang up."""
