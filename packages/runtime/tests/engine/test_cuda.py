@@ -1,17 +1,13 @@
 """The same engine on a CUDA device: the Triton backend, greedy in float32, against `transformers` on the CPU."""
 
-import warnings
-
 import pytest
-import torch
 
+from ..reference.devices import NEEDS_CUDA
+from ..reference.sync_debug import waiting_is_an_error
 from ..reference.tiny_transformers import VARIANTS, engine_of
 from .test_greedy_equals_transformers import PROMPTS, both_modes, expected, model_of, run
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+pytestmark = NEEDS_CUDA
 
 
 @both_modes
@@ -53,11 +49,6 @@ def test_captured_steps_give_what_steps_launched_kernel_by_kernel_give(run_ahead
 def test_a_run_never_waits_for_the_device_but_for_its_ids(run_ahead):
     built = engine_of(model_of("llama 9/3 heads"), device="cuda", run_ahead=run_ahead)
     run(built, PROMPTS)  # what is allocated and compiled but once
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the debug mode calls itself a prototype
-        torch.cuda.set_sync_debug_mode("error")
-    try:
+    with waiting_is_an_error():
         ids, _ = run(built, PROMPTS)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
     assert ids == expected("llama 9/3 heads")

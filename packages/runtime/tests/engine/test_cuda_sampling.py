@@ -4,20 +4,16 @@ import json
 from dataclasses import replace
 
 import pytest
-import torch
 
-from minivllm_runtime.engine.messages import AddRequests, EngineRequest
-from minivllm_scheduler import FinishReason
+from minivllm_runtime.engine.messages import EngineRequest
 
+from ..reference.devices import NEEDS_CUDA
 from ..reference.sync_debug import waiting_is_an_error
 from ..reference.tiny_transformers import engine_of
 from ..scripted.byte_level import IM_END
 from .test_logprobs_equal_transformers import assert_scores, model, reference, requests, run
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+pytestmark = NEEDS_CUDA
 
 both_modes = pytest.mark.parametrize("run_ahead", [False, True], ids=["in order", "one step ahead"])
 settings_that_mix = pytest.mark.parametrize(
@@ -59,27 +55,45 @@ def test_tokens_and_log_probabilities(run_ahead, settings, changes):
 
 
 @both_modes
-def test_output_follows_a_schema(run_ahead):
+@settings_that_mix
+def test_output_follows_a_schema_beside_other_requests_in_captured_steps(run_ahead, settings):
+    pytest.importorskip("xgrammar")
     schema = {"enum": ["a long value", [1, 2, 3], {"x": None}]}
-    request = EngineRequest(
+    shaped = EngineRequest(
         request_id="",
         prompt_token_ids=(1, 2, 3),
-        max_tokens=100,
+        max_tokens=40,
         stop_token_ids=frozenset({IM_END}),
         json_schema=json.dumps(schema),
     )
-    core = engine_of(model(), device="cuda", run_ahead=run_ahead).core
-    asked = [replace(request, request_id=f"r{seed}", seed=seed) for seed in range(6)]
-    asked.append(EngineRequest(request_id="free", prompt_token_ids=(1, 2), max_tokens=30))
-    core.execute([AddRequests("all", tuple(asked))])
-    texts, ends = {}, {}
-    while core.has_work:
-        for output in core.step():
-            texts[output.request_id] = texts.get(output.request_id, ()) + output.token_ids
-            ends[output.request_id] = output.finish_reason
-    for each in asked[:-1]:
-        assert ends[each.request_id] is FinishReason.STOP
-        assert json.loads(bytes(texts[each.request_id][:-1])) in schema["enum"]
+    asked = [replace(shaped, request_id=f"sampled {seed}", seed=seed) for seed in range(4)]
+    asked.append(replace(shaped, request_id="greedy", temperature=0.0))
+    free = EngineRequest(request_id="free", prompt_token_ids=(1, 2), max_tokens=30, seed=5)
+    asked += [free, replace(free, request_id="free greedy", temperature=0.0)]
+    expected, _, _ = run(engine_of(model()).core, asked)
+
+    core = engine_of(model(), device="cuda", run_ahead=run_ahead, **settings).core
+    replays = count_replays(core)
+    ids, _, _ = run(core, asked)
+    assert ids == expected
+    for request in asked[:5]:
+        *text, end = ids[request.request_id]
+        assert end == IM_END
+        assert json.loads(bytes(text)) in schema["enum"]
+    assert replays == [True] * core.stats().num_steps
+
+
+def count_replays(core):
+    """Whether each step from now on was replayed as a graph."""
+    replays, replay = [], core._runner._graphs.replay
+
+    def replay_and_count(columns):
+        output = replay(columns)
+        replays.append(output is not None)
+        return output
+
+    core._runner._graphs.replay = replay_and_count
+    return replays
 
 
 @settings_that_mix

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from functools import cache
 
 import pytest
-import torch
 
 from minivllm_runtime.engine.engine_core import EngineCore
 from minivllm_runtime.engine.messages import AbortRequest, Accepted, AddRequests, EngineRequest, TokenOutput
 from minivllm_scheduler import FinishReason
 from minivllm_scheduler.request import RequestStatus
 
+from ..reference.devices import on_cuda
 from ..reference.tiny_transformers import VOCAB_SIZE, engine_of, greedy_reference, reference_model
 
 KINDS = {
@@ -34,15 +34,7 @@ on_each_device = pytest.mark.parametrize(
     ("device", "num_requests", "settings"),
     [
         ("cpu", 500, {"max_num_seqs": 16, "num_blocks": 64, "max_num_batched_tokens": 64}),
-        pytest.param(
-            "cuda",
-            10_000,
-            {"max_num_seqs": 64, "num_blocks": 320, "max_num_batched_tokens": 256},
-            marks=[
-                pytest.mark.gpu,
-                pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-            ],
-        ),
+        on_cuda("cuda", 10_000, {"max_num_seqs": 64, "num_blocks": 320, "max_num_batched_tokens": 256}),
     ],
     ids=["500 on a CPU", "10,000 on a GPU"],
 )

@@ -91,7 +91,7 @@ def greedy_reference(
     model: PreTrainedModel, prompt: list[int], num_tokens: int, **settings: object
 ) -> tuple[int, ...]:
     """What `transformers.generate` makes of one prompt alone."""
-    ids = torch.tensor([prompt])
+    ids = torch.tensor([prompt], device=model.device)
     output = model.generate(
         ids,
         attention_mask=torch.ones_like(ids),
