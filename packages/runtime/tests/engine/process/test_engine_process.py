@@ -15,6 +15,7 @@ import pytest
 from minivllm_runtime import LLM, EngineDead, InvalidParameter, ModelLoadError, SamplingParams
 from minivllm_runtime.config import EngineConfig
 from minivllm_runtime.engine.async_engine import AsyncEngine
+from minivllm_runtime.engine.process.engine_process import EngineProcess
 from minivllm_runtime.engine.process.remote_engine import RemoteEngine
 
 SETTINGS = {"dtype": "float32", "device": "cpu", "num_blocks": 64, "max_model_len": 512}
@@ -152,6 +153,17 @@ def test_what_keeps_an_engine_from_starting_is_raised_here(settings, error, mess
     with pytest.raises(error, match=message) as raised:
         AsyncEngine.build(EngineConfig(engine_process=True, device="cpu", **settings))
     assert getattr(raised.value, "param", None) == ("max_model_len" if error is InvalidParameter else None)
+
+
+def test_the_log_says_when_the_engine_process_ended_unasked(caplog):
+    killed = EngineProcess.spawn(EngineConfig(**SETTINGS))
+    os.kill(killed.pid, signal.SIGKILL)
+    seconds_until(lambda: caplog.records)
+    killed.close()
+    EngineProcess.spawn(EngineConfig(**SETTINGS)).close()
+    assert [record.getMessage() for record in caplog.records] == [
+        "the engine process ended with exit code -9: nothing is generated any more"
+    ]
 
 
 def test_who_spawns_can_refuse_a_model_before_its_weights_are_read():

@@ -1,8 +1,10 @@
 """Starts an engine process and ends it."""
 
+import logging
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,11 +16,13 @@ from minivllm_runtime.engine.process.startup import Failed, Loading, Opened, Rea
 from minivllm_runtime.errors import EngineDead, InvalidParameter, ModelLoadError
 from minivllm_runtime.models.model_config import ModelConfig
 
+_log = logging.getLogger(__name__)
+
 _STOP_TIMEOUT_S = 5
 
 
 class EngineProcess:
-    """A running engine process, a child of ours. It ends when we do.
+    """A running engine process, a child of ours. It ends when we do; if it ends otherwise, the log says so.
 
     Attributes:
         address: Where clients connect to.
@@ -27,6 +31,7 @@ class EngineProcess:
     def __init__(self, process: "subprocess.Popen[bytes]", address: str) -> None:
         self._process = process
         self.address = address
+        threading.Thread(target=self._watch, name="minivllm-engine-watch", daemon=True).start()
 
     @classmethod
     def spawn(
@@ -59,6 +64,11 @@ class EngineProcess:
     def pid(self) -> int:
         """Process id."""
         return self._process.pid
+
+    def _watch(self) -> None:
+        exit_code = self._process.wait()
+        if exit_code != 0:  # not because we closed its input
+            _log.error("the engine process ended with exit code %d: nothing is generated any more", exit_code)
 
     def close(self) -> None:
         """End the process, whatever it does at the moment. May be called again."""
