@@ -1,11 +1,11 @@
 import pytest
 
-from minivllm_bench.engines.dummy_model import CONFIGS
-from minivllm_bench.speed_limit import least_seconds, read_model_shape
+from minivllm_bench.model_configs import model_shape
+from minivllm_bench.speed_limit import least_seconds
 from minivllm_bench.workloads import find_workload
 from minivllm_scheduler.simulation import DeviceSheet, RooflineCost
 
-SHAPE = read_model_shape(CONFIGS["tinyllama-1.1b"])
+SHAPE = model_shape("tinyllama-1.1b")
 
 
 def test_one_request_that_decodes_reads_all_weights_once_a_token():

@@ -5,10 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minivllm_bench.errors import InvalidSetting
-from minivllm_bench.workloads import FIXED_WORKLOADS, LengthRange, Workload, find_workload
+from minivllm_bench.workloads import FIXED_WORKLOADS, Workload, find_workload
+from minivllm_scheduler.simulation import UniformLength
 
 lengths = st.tuples(st.integers(1, 40), st.integers(0, 40)).map(
-    lambda pair: LengthRange(pair[0], pair[0] + pair[1])
+    lambda pair: UniformLength(pair[0], pair[0] + pair[1])
 )
 workloads = st.builds(Workload, st.text(max_size=8), st.integers(1, 8), lengths, lengths)
 
@@ -43,7 +44,7 @@ def test_runs_seeds_and_requests_share_no_prompt(seed):
 
 @given(count=st.integers(1, 10_000))
 def test_decode_exists_for_every_batch_size(count):
-    expected = Workload(f"decode_b{count}", count, LengthRange(128, 128), LengthRange(128, 128))
+    expected = Workload(f"decode_b{count}", count, UniformLength(128, 128), UniformLength(128, 128))
     assert find_workload(f"decode_b{count}") == expected
 
 
@@ -57,7 +58,7 @@ def test_decode_exists_for_every_batch_size(count):
 )
 def test_published_workloads_have_their_published_sizes(name, num_requests, input_len, output_len):
     assert find_workload(name) == Workload(
-        name, num_requests, LengthRange(*input_len), LengthRange(*output_len)
+        name, num_requests, UniformLength(*input_len), UniformLength(*output_len)
     )
 
 
@@ -73,15 +74,9 @@ def test_unknown_names_are_refused_with_the_known_ones(name):
 def test_lengths_can_be_replaced_one_by_one():
     workload = find_workload("offline_256")
     assert workload.resized() == workload
-    assert workload.resized(input_len=7).input_len == LengthRange(7, 7)
+    assert workload.resized(input_len=7).input_len == UniformLength(7, 7)
     assert workload.resized(input_len=7).output_len == workload.output_len
-    assert workload.resized(output_len=9).output_len == LengthRange(9, 9)
-
-
-@pytest.mark.parametrize(("low", "high"), [(0, 4), (-1, 4), (5, 4)])
-def test_a_length_range_is_positive_and_ordered(low, high):
-    with pytest.raises(InvalidSetting, match=f"got {low} to {high}"):
-        LengthRange(low, high)
+    assert workload.resized(output_len=9).output_len == UniformLength(9, 9)
 
 
 def test_an_empty_vocabulary_is_refused():

@@ -11,9 +11,9 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from minivllm_bench.engines.dummy_model import read_model_config
 from minivllm_bench.errors import InvalidSetting
 from minivllm_bench.machine import MachineFacts, read_machine
+from minivllm_bench.model_configs import CONFIGS, read_model_config
 from minivllm_bench.placement import resolve_device
 from minivllm_bench.report_file import require_folder
 from minivllm_bench.reservations import caption, checkout_reservations
@@ -31,7 +31,7 @@ SCHEMA: Final = 1
 def kernels(
     *,
     model_config: Annotated[
-        str, typer.Option(help="Shape: tinyllama-1.1b, qwen3-0.6b or a config.json.")
+        str, typer.Option(help=f"Shape: {', '.join(CONFIGS)} or a config.json.")
     ] = "tinyllama-1.1b",
     rows: Annotated[str, typer.Option(help="Comma-separated numbers of tokens, or requests.")] = "1,8,64,256",
     contexts: Annotated[

@@ -11,18 +11,19 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from minivllm_bench.engines.dummy_model import read_model_config, write_dummy_model
+from minivllm_bench.engines.dummy_model import write_dummy_model
 from minivllm_bench.engines.interface import Engine, EngineSettings
 from minivllm_bench.engines.registry import check_engine_name, open_engine
 from minivllm_bench.errors import InvalidSetting
 from minivllm_bench.machine import read_machine
+from minivllm_bench.model_configs import CONFIGS, model_shape, read_model_config
 from minivllm_bench.offline import Measurement, measure
 from minivllm_bench.placement import DeviceChoice, DTypeChoice, default_threads, resolve_device, resolve_dtype
-from minivllm_bench.report import RunSettings, to_json, to_table
+from minivllm_bench.report import NO_LIMITS, RunSettings, to_json, to_table
 from minivllm_bench.report_file import require_folder
-from minivllm_bench.speed_limit import least_seconds, measure_ceilings, read_model_shape
+from minivllm_bench.speed_limit import least_seconds, measure_ceilings
 from minivllm_bench.workloads import Workload, find_workload
-from minivllm_scheduler.simulation import RooflineCost
+from minivllm_scheduler.simulation import MAX_LENGTH_TOKENS, RooflineCost
 
 GPU_MEMORY_SHARE = 0.9
 """Of a GPU's memory, for all engines together; one alone gets what it takes by default."""
@@ -42,18 +43,18 @@ class OfflineOptions:
     model: Annotated[str, typer.Option(help="smollm2, a folder, a .gguf file or a hub id.")] = "smollm2"
     model_config: Annotated[
         str | None,
-        typer.Option(
-            help="Random weights: tinyllama-1.1b, qwen3-0.6b or a config.json, in place of --model."
-        ),
+        typer.Option(help=f"Random weights in place of --model: {', '.join(CONFIGS)} or a config.json."),
     ] = None
     dtype: Annotated[DTypeChoice, typer.Option(help="The same for every engine.")] = "auto"
     device: Annotated[DeviceChoice, typer.Option(help="The same for every engine.")] = "auto"
     temperature: Annotated[float, typer.Option(min=0.0, help="0 is greedy; the same for every engine.")] = 0.0
     input_len: Annotated[
-        int | None, typer.Option(min=1, help="Prompt tokens, in place of the workload's.")
+        int | None,
+        typer.Option(min=1, max=MAX_LENGTH_TOKENS, help="Prompt tokens, in place of the workload's."),
     ] = None
     output_len: Annotated[
-        int | None, typer.Option(min=1, help="Output tokens, in place of the workload's.")
+        int | None,
+        typer.Option(min=1, max=MAX_LENGTH_TOKENS, help="Output tokens, in place of the workload's."),
     ] = None
     repeats: Annotated[int, typer.Option(min=1, help="Timed runs per engine and workload.")] = 3
     seed: Annotated[int, typer.Option(help="Of the random prompts.")] = 0
@@ -81,7 +82,9 @@ def offline(options: OfflineOptions) -> None:
             write_dummy_model(shape, Path(folder))
             settings = dataclasses.replace(settings, model=folder)
         measurements = _measure(names, chosen, settings, options.repeats, options.seed)
-    limits = _limits(chosen, shape, options.seed) if shape is not None and settings.device == "cuda" else {}
+    limits: Mapping[str, float] = NO_LIMITS
+    if options.model_config is not None and settings.device == "cuda":
+        limits = _limits(chosen, options.model_config, options.seed)
     shared = RunSettings(
         model=options.model if shape is None else f"{options.model_config} with random weights",
         dtype=settings.dtype,
@@ -141,12 +144,13 @@ def _split(text: str, kind: str) -> tuple[str, ...]:
     return names
 
 
-def _limits(workloads: Sequence[Workload], config: Mapping[str, Any], seed: int) -> dict[str, float]:
+def _limits(workloads: Sequence[Workload], model_config: str, seed: int) -> dict[str, float]:
     """Output tokens per second that the device's own rates allow, by workload."""
-    cost = RooflineCost(measure_ceilings(), read_model_shape(config))
+    shape = model_shape(model_config)
+    cost = RooflineCost(measure_ceilings(), shape)
     limits: dict[str, float] = {}
     for workload in workloads:
-        requests = workload.draw(int(config["vocab_size"]), seed=seed, run=1)
+        requests = workload.draw(shape.vocab_size, seed=seed, run=1)
         num_tokens = sum(request.output_len for request in requests)
         limits[workload.name] = num_tokens / least_seconds(requests, cost)
     return limits

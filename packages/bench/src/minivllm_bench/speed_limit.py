@@ -4,11 +4,11 @@ All prompts are one step, then each step makes a token of every request that sti
 it counts neither launches nor sampling nor the host.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from minivllm_bench.workloads import BenchRequest
-from minivllm_scheduler.simulation import DeviceSheet, ModelShape, RooflineCost, StepLoad
+from minivllm_scheduler.simulation import DeviceSheet, RooflineCost, StepLoad
 
 _COPY_BYTES = 2**32
 _PRODUCT_SIZE = 8192
@@ -32,20 +32,6 @@ def least_seconds(requests: Sequence[BenchRequest], cost: RooflineCost) -> float
         rows = len(contexts)
         seconds += cost.step_s(StepLoad(rows, rows, rows, sum(contexts), sum(contexts)))
     return seconds
-
-
-def read_model_shape(config: Mapping[str, Any]) -> ModelShape:
-    """The shape in a `config.json`, with two bytes a weight and a KV element."""
-    heads = config["num_attention_heads"]
-    return ModelShape(
-        num_layers=config["num_hidden_layers"],
-        hidden_size=config["hidden_size"],
-        intermediate_size=config["intermediate_size"],
-        num_heads=heads,
-        num_kv_heads=config.get("num_key_value_heads", heads),
-        head_dim=config.get("head_dim") or config["hidden_size"] // heads,
-        vocab_size=config["vocab_size"],
-    )
 
 
 def measure_ceilings() -> DeviceSheet:

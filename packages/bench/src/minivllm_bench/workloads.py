@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 from minivllm_bench.errors import InvalidSetting
+from minivllm_scheduler.simulation import UniformLength
 
 DECODE_NAME = re.compile(r"decode_b([1-9]\d*)")
 
@@ -28,33 +29,6 @@ class BenchRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class LengthRange:
-    """A length in tokens, uniform between `low` and `high`, both included.
-
-    Raises:
-        InvalidSetting: unless 1 <= low <= high.
-    """
-
-    low: int
-    high: int
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.low <= self.high:
-            raise InvalidSetting(
-                f"a length must be at least 1 token and low <= high, got {self.low} to {self.high}"
-            )
-
-    @classmethod
-    def fixed(cls, length: int) -> "LengthRange":
-        """The range that holds `length` only."""
-        return cls(length, length)
-
-    def draw(self, rng: random.Random) -> int:
-        """A length in tokens."""
-        return rng.randint(self.low, self.high)
-
-
-@dataclass(frozen=True, slots=True)
 class Workload:
     """A batch of requests that all arrive at once.
 
@@ -67,19 +41,19 @@ class Workload:
 
     name: str
     num_requests: int
-    input_len: LengthRange
-    output_len: LengthRange
+    input_len: UniformLength
+    output_len: UniformLength
 
     def resized(self, *, input_len: int | None = None, output_len: int | None = None) -> "Workload":
         """The same workload with fixed lengths in place of its own; None keeps its own.
 
         Raises:
-            InvalidSetting: a length is below 1.
+            InvalidWorkload: a length is below 1 or above `MAX_LENGTH_TOKENS`.
         """
         return dataclasses.replace(
             self,
-            input_len=self.input_len if input_len is None else LengthRange.fixed(input_len),
-            output_len=self.output_len if output_len is None else LengthRange.fixed(output_len),
+            input_len=self.input_len if input_len is None else fixed(input_len),
+            output_len=self.output_len if output_len is None else fixed(output_len),
         )
 
     def draw(self, vocab_size: int, *, seed: int, run: int) -> tuple[BenchRequest, ...]:
@@ -103,10 +77,15 @@ class Workload:
         return BenchRequest(prompt, self.output_len.draw(rng))
 
 
+def fixed(num_tokens: int) -> UniformLength:
+    """A length that is always the same, but drawn: with a `FixedLength` all published prompts would be others."""
+    return UniformLength(num_tokens, num_tokens)
+
+
 FIXED_WORKLOADS = (
-    Workload("seed_8x32", 8, LengthRange.fixed(8), LengthRange.fixed(32)),
-    Workload("prefill_64x1024", 64, LengthRange.fixed(1024), LengthRange.fixed(1)),
-    Workload("offline_256", 256, LengthRange(100, 1024), LengthRange(100, 1024)),
+    Workload("seed_8x32", 8, fixed(8), fixed(32)),
+    Workload("prefill_64x1024", 64, fixed(1024), fixed(1)),
+    Workload("offline_256", 256, UniformLength(100, 1024), UniformLength(100, 1024)),
 )
 """Workloads of one size; `decode_bN` exists for every N."""
 
@@ -124,7 +103,7 @@ def find_workload(name: str) -> Workload:
     if num_requests is None:
         known = ", ".join(workload.name for workload in FIXED_WORKLOADS)
         raise InvalidSetting(f"no workload is called {name!r}; there are decode_bN for every N >= 1, {known}")
-    return Workload(name, num_requests, LengthRange.fixed(128), LengthRange.fixed(128))
+    return Workload(name, num_requests, fixed(128), fixed(128))
 
 
 def decode_batch_size(name: str) -> int | None:

@@ -1,16 +1,15 @@
-import json
-
 import pytest
 
 pytest.importorskip("minivllm_runtime")
 pytest.importorskip("torch")
 
-from minivllm_bench.engines.dummy_model import CONFIGS, read_model_config, write_dummy_model
+from minivllm_bench.engines.dummy_model import write_dummy_model
 from minivllm_bench.engines.interface import EngineSettings
 from minivllm_bench.engines.registry import open_engine
-from minivllm_bench.errors import InvalidSetting
+from minivllm_bench.model_configs import CONFIGS
 from minivllm_bench.offline import checked
-from minivllm_bench.workloads import LengthRange, Workload
+from minivllm_bench.workloads import Workload
+from minivllm_scheduler.simulation import UniformLength
 
 TINY = {**CONFIGS["tinyllama-1.1b"], "vocab_size": 300, "hidden_size": 64, "intermediate_size": 96}
 TINY |= {"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
@@ -23,29 +22,9 @@ def test_an_engine_runs_a_shape_without_weights(name, tmp_path):
         name,
         EngineSettings(model=str(tmp_path), dtype="float32", device="cpu", num_threads=1, dummy_weights=True),
     )
-    requests = Workload("unequal", 3, LengthRange(3, 20), LengthRange(1, 5)).draw(300, seed=0, run=1)
+    requests = Workload("unequal", 3, UniformLength(3, 20), UniformLength(1, 5)).draw(300, seed=0, run=1)
     assert engine.vocab_size == 300
     completions = checked(name, requests, engine.run(requests)).completions
     engine.close()
     for completion in completions:
         assert completion.text == "".join(f" {token_id:x}" for token_id in completion.token_ids)
-
-
-def test_a_file_is_read_where_no_shape_has_the_name(tmp_path):
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps(TINY))
-    assert read_model_config(str(file)) == TINY
-    assert read_model_config("qwen3-0.6b")["vocab_size"] == 151936
-
-
-@pytest.mark.parametrize("text", ["{", "[]", "{}"])
-def test_what_is_no_config_is_refused_with_its_name(text, tmp_path):
-    file = tmp_path / "config.json"
-    file.write_text(text)
-    with pytest.raises(InvalidSetting, match=str(file)):
-        read_model_config(str(file))
-
-
-def test_an_unknown_name_is_refused_with_the_known_ones():
-    with pytest.raises(InvalidSetting, match=r"gpt-5.*tinyllama-1.1b"):
-        read_model_config("gpt-5")

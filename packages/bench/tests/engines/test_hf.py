@@ -7,9 +7,10 @@ from minivllm_bench.engines.hf import HfEngine, left_pad  # noqa: E402
 from minivllm_bench.engines.interface import EngineSettings  # noqa: E402
 from minivllm_bench.errors import EngineFailed  # noqa: E402
 from minivllm_bench.offline import measure  # noqa: E402
-from minivllm_bench.workloads import BenchRequest, LengthRange, Workload  # noqa: E402
+from minivllm_bench.workloads import BenchRequest, Workload  # noqa: E402
+from minivllm_scheduler.simulation import UniformLength  # noqa: E402
 
-UNEQUAL = Workload("unequal", 4, LengthRange(3, 9), LengthRange(2, 6))
+UNEQUAL = Workload("unequal", 4, UniformLength(3, 9), UniformLength(2, 6))
 
 
 def load(folder, dtype="float32", **changes):

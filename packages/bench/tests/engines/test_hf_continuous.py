@@ -7,9 +7,10 @@ from minivllm_bench.engines.interface import EngineSettings  # noqa: E402
 from minivllm_bench.engines.registry import open_engine  # noqa: E402
 from minivllm_bench.errors import EngineFailed  # noqa: E402
 from minivllm_bench.offline import checked  # noqa: E402
-from minivllm_bench.workloads import BenchRequest, LengthRange, Workload  # noqa: E402
+from minivllm_bench.workloads import BenchRequest, Workload  # noqa: E402
+from minivllm_scheduler.simulation import UniformLength  # noqa: E402
 
-UNEQUAL = Workload("unequal", 5, LengthRange(3, 40), LengthRange(1, 9))
+UNEQUAL = Workload("unequal", 5, UniformLength(3, 40), UniformLength(1, 9))
 
 
 def settings(model, **changes):

@@ -7,9 +7,10 @@ from minivllm_bench.engines.interface import EngineSettings
 from minivllm_bench.engines.registry import open_engine
 from minivllm_bench.errors import EngineFailed
 from minivllm_bench.offline import checked
-from minivllm_bench.workloads import BenchRequest, LengthRange, Workload
+from minivllm_bench.workloads import BenchRequest, Workload
+from minivllm_scheduler.simulation import UniformLength
 
-UNEQUAL = Workload("unequal", 5, LengthRange(3, 40), LengthRange(1, 9))
+UNEQUAL = Workload("unequal", 5, UniformLength(3, 40), UniformLength(1, 9))
 
 
 def settings(model, **changes):

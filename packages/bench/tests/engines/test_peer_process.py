@@ -7,10 +7,11 @@ import textwrap
 
 import pytest
 
-from minivllm_bench.engines.dummy_model import CONFIGS, write_dummy_model
+from minivllm_bench.engines.dummy_model import write_dummy_model
 from minivllm_bench.engines.interface import EngineSettings
 from minivllm_bench.engines.peer_process import open_nano_vllm, open_vllm
 from minivllm_bench.errors import EngineFailed, InvalidSetting
+from minivllm_bench.model_configs import CONFIGS
 from minivllm_bench.workloads import BenchRequest
 
 VLLM = """

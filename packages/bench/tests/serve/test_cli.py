@@ -7,7 +7,7 @@ import pytest
 
 from minivllm_bench.cli import main
 from minivllm_bench.serve.cli import parse_loads
-from minivllm_bench.serve.load import ClosedLoop, OpenLoop
+from minivllm_bench.serve.load import RequestRate, Streams
 
 SMALL = ["--input-len", "4", "--output-len", "2", "--repeats", "1"]
 SCRIPTED = f"{sys.executable} {Path(__file__).with_name('scripted_server.py')} {{port}}"
@@ -58,8 +58,8 @@ def test_a_rate_a_model_and_a_number_of_requests_reach_the_server(scripted, caps
 @pytest.mark.parametrize(
     ("concurrency", "rate", "loads"),
     [
-        ("1,4", None, (ClosedLoop(1), ClosedLoop(4))),
-        ("1", "0.5, 2", (OpenLoop(0.5), OpenLoop(2.0))),
+        ("1,4", None, (Streams(1), Streams(4))),
+        ("1", "0.5, 2", (RequestRate(0.5), RequestRate(2.0))),
     ],
 )
 def test_loads_are_parsed(concurrency, rate, loads):

@@ -6,7 +6,7 @@ import pytest
 from minivllm_bench.errors import BenchError, EngineFailed
 from minivllm_bench.serve.client_pool import ClientPool
 from minivllm_bench.serve.endpoint import Endpoint
-from minivllm_bench.serve.load import ClosedLoop, LoadTarget, split
+from minivllm_bench.serve.load import LoadTarget, Streams, split
 from minivllm_bench.workloads import BenchRequest
 
 
@@ -19,7 +19,7 @@ def pool():
 def shares(url, num_processes=2):
     requests = [BenchRequest((index,), 2) for index in range(8)]
     target = LoadTarget(endpoint=Endpoint.parse(url), model="m", timeout_s=10)
-    return split(ClosedLoop(4), requests, target, num_processes=num_processes, seed="s")
+    return split(Streams(4), requests, target, num_processes=num_processes, seed="s")
 
 
 def test_processes_share_a_run_and_can_run_again(scripted, pool):

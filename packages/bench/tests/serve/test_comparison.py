@@ -4,7 +4,7 @@ from minivllm_bench.errors import EngineFailed
 from minivllm_bench.serve.client_pool import ClientPool
 from minivllm_bench.serve.comparison import LoadSettings, Server, compare, first_model
 from minivllm_bench.serve.endpoint import Endpoint
-from minivllm_bench.serve.load import ClosedLoop, OpenLoop
+from minivllm_bench.serve.load import RequestRate, Streams
 
 SETTINGS = LoadSettings(
     num_requests=None, input_len=5, output_len=2, vocab_size=100, repeats=2, seed=0, timeout_s=10
@@ -12,18 +12,18 @@ SETTINGS = LoadSettings(
 
 
 @pytest.mark.parametrize(
-    ("load", "warm_up", "timed"), [(ClosedLoop(1), 1, 8), (ClosedLoop(16), 16, 64), (OpenLoop(3.0), 8, 100)]
+    ("load", "warm_up", "timed"), [(Streams(1), 1, 8), (Streams(16), 16, 64), (RequestRate(3.0), 8, 100)]
 )
 def test_a_run_has_requests_enough_for_its_streams(load, warm_up, timed):
     assert [len(SETTINGS.requests(load, run)) for run in (0, 1)] == [warm_up, timed]
 
 
 def test_prompts_are_fresh_in_each_run_and_the_same_in_each_benchmark():
-    drawn = [SETTINGS.requests(ClosedLoop(4), run) for run in (0, 1, 2)]
+    drawn = [SETTINGS.requests(Streams(4), run) for run in (0, 1, 2)]
     prompts = [request.prompt_token_ids for run in drawn for request in run]
     assert len(set(prompts)) == len(prompts)
     assert {len(prompt) for prompt in prompts} == {5}
-    assert drawn == [SETTINGS.requests(ClosedLoop(4), run) for run in (0, 1, 2)]
+    assert drawn == [SETTINGS.requests(Streams(4), run) for run in (0, 1, 2)]
 
 
 def test_servers_take_turns_and_warm_ups_do_not_count(scripted):
@@ -31,7 +31,7 @@ def test_servers_take_turns_and_warm_ups_do_not_count(scripted):
     servers = [Server("a", endpoint, "model-a"), Server("b", endpoint, "model-b")]
     said = []
     with ClientPool(1) as clients:
-        figures = compare(servers, [ClosedLoop(2), OpenLoop(500.0)], SETTINGS, clients, said.append)
+        figures = compare(servers, [Streams(2), RequestRate(500.0)], SETTINGS, clients, said.append)
     assert [(row.server, row.load, row.num_requests) for row in figures] == [
         ("a", "2 streams", 16),
         ("b", "2 streams", 16),

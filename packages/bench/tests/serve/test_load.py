@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from minivllm_bench.errors import InvalidSetting
 from minivllm_bench.serve.endpoint import Endpoint
-from minivllm_bench.serve.load import ClosedLoop, LoadTarget, OpenLoop, split
+from minivllm_bench.serve.load import LoadTarget, RequestRate, Streams, split
 from minivllm_bench.workloads import BenchRequest
 
 TARGET = LoadTarget(endpoint=Endpoint("x", 1), model="m", timeout_s=9)
@@ -20,7 +20,7 @@ def test_every_request_is_in_one_share_and_streams_are_spread_evenly(
     num_requests, num_streams, num_processes
 ):
     requests = numbered(num_requests)
-    shares = split(ClosedLoop(num_streams), requests, TARGET, num_processes=num_processes, seed="s")
+    shares = split(Streams(num_streams), requests, TARGET, num_processes=num_processes, seed="s")
     assert len(shares) == min(num_requests, num_streams, num_processes)
     assert (
         sorted((each for share in shares for each in share.requests), key=lambda r: r.prompt_token_ids)
@@ -35,7 +35,7 @@ def test_every_request_is_in_one_share_and_streams_are_spread_evenly(
 @given(counts, st.integers(1, 9))
 def test_an_open_loop_has_the_same_arrivals_however_it_is_split(num_requests, num_processes):
     def arrivals(processes):
-        shares = split(OpenLoop(2.0), numbered(num_requests), TARGET, num_processes=processes, seed="s")
+        shares = split(RequestRate(2.0), numbered(num_requests), TARGET, num_processes=processes, seed="s")
         assert all(share.num_streams == len(share.requests) for share in shares)
         return {
             request: arrival_s
@@ -49,7 +49,7 @@ def test_an_open_loop_has_the_same_arrivals_however_it_is_split(num_requests, nu
 
 def test_arrivals_have_the_rate_and_depend_on_the_seed():
     def last_s(seed):
-        (share,) = split(OpenLoop(4.0), numbered(4000), TARGET, num_processes=1, seed=seed)
+        (share,) = split(RequestRate(4.0), numbered(4000), TARGET, num_processes=1, seed=seed)
         return share.arrivals_s[-1]
 
     assert last_s("a") == pytest.approx(1000, rel=0.1)
@@ -57,7 +57,7 @@ def test_arrivals_have_the_rate_and_depend_on_the_seed():
 
 
 @pytest.mark.parametrize(
-    "build", [lambda: ClosedLoop(0), lambda: OpenLoop(0.0), lambda: OpenLoop(float("nan"))]
+    "build", [lambda: Streams(0), lambda: RequestRate(0.0), lambda: RequestRate(float("nan"))]
 )
 def test_no_load_is_refused(build):
     with pytest.raises(InvalidSetting):
@@ -65,7 +65,7 @@ def test_no_load_is_refused(build):
 
 
 def test_loads_have_names():
-    assert [str(ClosedLoop(1)), str(ClosedLoop(16)), str(OpenLoop(2.5))] == [
+    assert [str(Streams(1)), str(Streams(16)), str(RequestRate(2.5))] == [
         "1 stream",
         "16 streams",
         "2.5 requests/s",

@@ -1,10 +1,7 @@
 """LiveEngine: the core of minivllm's engine, serving a workload in real time."""
 
-import heapq
-import itertools
 import time
 from array import array
-from collections.abc import Iterator
 from typing import Self
 
 from minivllm_bench.engines.interface import EngineSettings
@@ -24,6 +21,7 @@ from minivllm_scheduler.simulation import (
     SimulatedEngine,
     TimedRequest,
     Traffic,
+    UpcomingRequests,
     Workload,
 )
 
@@ -100,48 +98,14 @@ class LiveEngine:
         return self._times.take()
 
 
-class _Arrivals:
-    """Requests in the order of their times: those planned from the start, and those that follow an answer."""
-
-    def __init__(self, planned: Iterator[TimedRequest]) -> None:
-        self._planned = planned
-        self._number = itertools.count()
-        self._heap: list[tuple[float, int, TimedRequest]] = []
-        self._plan_next()
-
-    @property
-    def next_time_s(self) -> float | None:
-        """When the next one comes; None if there is none."""
-        return self._heap[0][0] if self._heap else None
-
-    def add(self, arrival: TimedRequest) -> None:
-        heapq.heappush(self._heap, (arrival.time_s, next(self._number), arrival))
-
-    def take_until(self, now_s: float) -> list[TimedRequest]:
-        """Those that have come by now."""
-        due = []
-        while self._heap and self._heap[0][0] <= now_s:
-            arrival = heapq.heappop(self._heap)[2]
-            due.append(arrival)
-            if arrival is self._last_planned:
-                self._plan_next()
-        return due
-
-    def _plan_next(self) -> None:
-        self._last_planned = next(self._planned, None)
-        if self._last_planned is not None:
-            self.add(self._last_planned)
-
-
 class _Run:
     """One workload under way."""
 
     def __init__(self, core: EngineCore, vocab_size: int, traffic: Traffic, name: str) -> None:
         self._core = core
         self._vocab_size = vocab_size
-        self._traffic = traffic
+        self._upcoming = UpcomingRequests(traffic)
         self._name = name
-        self._arrivals = _Arrivals(iter(traffic.arrivals()))
         self._open: dict[str, TimedRequest] = {}
         self._first_s: dict[str, float] = {}
         self._start_s = time.perf_counter()
@@ -152,14 +116,16 @@ class _Run:
         self._last_token_s = 0.0
 
     def to_the_end(self) -> None:
-        while self._core.has_work or self._arrivals.next_time_s is not None:
-            for arrival in self._arrivals.take_until(self._now_s()):
+        while True:
+            for arrival in self._upcoming.take_due(self._now_s()):
                 self._send(arrival)
             if self._core.has_work:
                 for output in self._core.step():
                     self._take(output)
-            elif self._arrivals.next_time_s is not None:
-                time.sleep(max(0.0, self._arrivals.next_time_s - self._now_s()))
+            elif (next_time_s := self._upcoming.next_time_s) is not None:
+                time.sleep(max(0.0, next_time_s - self._now_s()))
+            else:
+                return
 
     def _send(self, arrival: TimedRequest) -> None:
         request_id = f"{self._name}/{arrival.request.request_id}"
@@ -190,9 +156,7 @@ class _Run:
         self._latency_s.append(now_s - arrival.time_s)
         if arrival.request.max_tokens > 1:
             self._tpot_s.append((now_s - first_s) / (arrival.request.max_tokens - 1))
-        following = self._traffic.follow_up(arrival.request, now_s)
-        if following is not None:
-            self._arrivals.add(following)
+        self._upcoming.ended(arrival.request, now_s)
 
     def _now_s(self) -> float:
         return time.perf_counter() - self._start_s

@@ -13,7 +13,7 @@ from minivllm_bench.report_file import require_folder
 from minivllm_bench.serve.client_pool import ClientPool
 from minivllm_bench.serve.comparison import LoadSettings, Server, compare, first_model
 from minivllm_bench.serve.endpoint import Endpoint
-from minivllm_bench.serve.load import ClosedLoop, Load, OpenLoop
+from minivllm_bench.serve.load import Load, RequestRate, Streams
 from minivllm_bench.serve.options import DEFAULT_URL, ServeOptions
 from minivllm_bench.serve.report import to_json, to_table
 from minivllm_bench.serve.server_process import ServerProcess
@@ -75,10 +75,11 @@ def parse_loads(concurrency: str, request_rate: str | None) -> tuple[Load, ...]:
     loads: list[Load] = []
     for part in text.split(","):
         try:
-            load = ClosedLoop(int(part)) if request_rate is None else OpenLoop(float(part))
+            load = Streams(int(part)) if request_rate is None else RequestRate(float(part))
+        except InvalidSetting as error:
+            raise InvalidSetting(f"{option} {text}: {error}") from error
         except ValueError as error:
-            reason = error if isinstance(error, InvalidSetting) else f"{part!r} is not a number"
-            raise InvalidSetting(f"{option} {text}: {reason}") from error
+            raise InvalidSetting(f"{option} {text}: {part!r} is not a number") from error
         if load in loads:
             raise InvalidSetting(f"{option} {text}: {part.strip()} stands twice")
         loads.append(load)

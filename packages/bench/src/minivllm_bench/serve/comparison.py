@@ -11,9 +11,9 @@ from minivllm_bench.serve.client_pool import ClientPool
 from minivllm_bench.serve.endpoint import Endpoint
 from minivllm_bench.serve.exchange import fetch
 from minivllm_bench.serve.figures import ServeFigures, summarize
-from minivllm_bench.serve.load import ClosedLoop, Load, LoadTarget, Share, split
+from minivllm_bench.serve.load import Load, LoadTarget, Share, Streams, split
 from minivllm_bench.serve.streamed_answer import HTTP_OK
-from minivllm_bench.workloads import BenchRequest, LengthRange, Workload
+from minivllm_bench.workloads import BenchRequest, Workload, fixed
 
 WARM_UP_RUN = 0
 REQUESTS_PER_STREAM = 4
@@ -63,13 +63,13 @@ class LoadSettings:
         """The requests of one run, the same for every server; the warm-up has one per stream."""
         count = self.num_requests or _default_requests(load)
         if run == WARM_UP_RUN:
-            count = min(count, load.num_streams if isinstance(load, ClosedLoop) else WARM_UP_REQUESTS)
-        lengths = (LengthRange.fixed(self.input_len), LengthRange.fixed(self.output_len))
+            count = min(count, load.num_streams if isinstance(load, Streams) else WARM_UP_REQUESTS)
+        lengths = (fixed(self.input_len), fixed(self.output_len))
         return Workload(f"serve {load}", count, *lengths).draw(self.vocab_size, seed=self.seed, run=run)
 
 
 def _default_requests(load: Load) -> int:
-    if isinstance(load, ClosedLoop):
+    if isinstance(load, Streams):
         return max(REQUESTS_PER_STREAM * load.num_streams, LEAST_REQUESTS)
     return OPEN_LOOP_REQUESTS
 

@@ -3,15 +3,17 @@
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from minivllm_bench.errors import InvalidSetting
 from minivllm_bench.serve.endpoint import Endpoint
 from minivllm_bench.workloads import BenchRequest
+from minivllm_scheduler.simulation import PoissonArrivals
 
 
 @dataclass(frozen=True, slots=True)
-class ClosedLoop:
-    """Each stream sends its next request when it has the whole answer to the last one.
+class Streams:
+    """A closed loop: each stream sends its next request when it has the whole answer to the last one.
 
     Raises:
         InvalidSetting: there is no stream.
@@ -28,24 +30,24 @@ class ClosedLoop:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenLoop:
-    """Requests arrive as a Poisson process, however many are open.
+class RequestRate:
+    """An open loop: requests arrive as a Poisson process, however many are open.
 
     Raises:
-        InvalidSetting: the rate is not positive.
+        InvalidSetting: the rate is not positive or not finite.
     """
 
     requests_per_s: float
 
     def __post_init__(self) -> None:
-        if not self.requests_per_s > 0:
-            raise InvalidSetting(f"a request rate must be positive, got {self.requests_per_s}")
+        if not 0 < self.requests_per_s < float("inf"):
+            raise InvalidSetting(f"a request rate must be positive and finite, got {self.requests_per_s}")
 
     def __str__(self) -> str:
         return f"{self.requests_per_s:g} requests/s"
 
 
-Load = ClosedLoop | OpenLoop
+Load = Streams | RequestRate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +92,8 @@ def split(
         num_processes: Most shares.
         seed: Of the arrivals of an open loop.
     """
-    arrivals_s = _arrivals(load.requests_per_s, len(requests), seed) if isinstance(load, OpenLoop) else None
-    num_streams = load.num_streams if isinstance(load, ClosedLoop) else len(requests)
+    arrivals_s = _arrivals(load, len(requests), seed) if isinstance(load, RequestRate) else None
+    num_streams = load.num_streams if isinstance(load, Streams) else len(requests)
     num_lanes = min(num_streams, len(requests))
     num_shares = min(num_processes, num_lanes)
     shares: list[Share] = []
@@ -110,11 +112,7 @@ def split(
     return tuple(shares)
 
 
-def _arrivals(requests_per_s: float, count: int, seed: str) -> list[float]:
+def _arrivals(load: RequestRate, count: int, seed: str) -> tuple[float, ...]:
+    """When each of `count` requests is due; the first one at once."""
     rng = random.Random(seed)  # noqa: S311 - reproducible on purpose
-    arrivals_s: list[float] = []
-    now = 0.0
-    for _ in range(count):
-        arrivals_s.append(now)
-        now += rng.expovariate(requests_per_s)
-    return arrivals_s
+    return (0.0, *islice(PoissonArrivals(load.requests_per_s).times_s(rng), count - 1))

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from minivllm_scheduler.simulation import MAX_LENGTH_TOKENS
+
 DEFAULT_URL = "http://127.0.0.1:8000"
 
 
@@ -41,8 +43,12 @@ class ServeOptions:
     num_requests: Annotated[
         int | None, typer.Option(min=1, help="Per run; else 4 per stream, at least 8, or 100 at a rate.")
     ] = None
-    input_len: Annotated[int, typer.Option(min=1, help="Prompt tokens of each request.")] = 256
-    output_len: Annotated[int, typer.Option(min=1, help="Output tokens of each request.")] = 128
+    input_len: Annotated[
+        int, typer.Option(min=1, max=MAX_LENGTH_TOKENS, help="Prompt tokens of each request.")
+    ] = 256
+    output_len: Annotated[
+        int, typer.Option(min=1, max=MAX_LENGTH_TOKENS, help="Output tokens of each request.")
+    ] = 128
     vocab_size: Annotated[int, typer.Option(min=1, help="Prompts are drawn from the ids below it.")] = 32_000
     repeats: Annotated[int, typer.Option(min=1, help="Timed runs per server and load.")] = 3
     processes: Annotated[int, typer.Option(min=1, help="Client processes.")] = 1

@@ -8,12 +8,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-from minivllm_bench.engines.dummy_model import read_model_config
 from minivllm_bench.errors import InvalidSetting
 from minivllm_bench.live.cost_file import read_cost_file
+from minivllm_bench.model_configs import CONFIGS, model_shape
+from minivllm_bench.simulate.devices import DEVICES
 from minivllm_bench.simulate.options import SWEPT
-from minivllm_bench.simulate.presets import DEVICES, MODELS
-from minivllm_bench.speed_limit import read_model_shape
 from minivllm_scheduler import (
     COST_AWARE,
     FCFS,
@@ -177,7 +176,7 @@ def _parse_linear(option: str, text: str, terms: str) -> LinearCost:
 
 
 def _parse_roofline(option: str, text: str, rest: str) -> RooflineCost:
-    """DEVICE is one of `DEVICES` or FLOPS_PER_S/BYTES_PER_S, MODEL one of `MODELS` or a file like a `config.json`."""
+    """DEVICE is one of `DEVICES` or FLOPS_PER_S/BYTES_PER_S, MODEL one of `CONFIGS` or a file like a `config.json`."""
     device, _, model = rest.partition(":")
     flops_per_s, is_pair, bytes_per_s = device.partition("/")
     if device in DEVICES:
@@ -188,14 +187,11 @@ def _parse_roofline(option: str, text: str, rest: str) -> RooflineCost:
         )
     else:
         raise _refusal(option, text, f"roofline with FLOPS_PER_S/BYTES_PER_S or one of {', '.join(DEVICES)}")
-    if model in MODELS:
-        return RooflineCost(sheet, MODELS[model])
-    if not model.endswith(".json"):
-        raise _refusal(option, text, f"roofline with the path of a config.json or one of {', '.join(MODELS)}")
-    try:
-        return RooflineCost(sheet, read_model_shape(read_model_config(model)))
-    except KeyError as error:
-        raise InvalidSetting(f"{option} {text}: {model} has no {error.args[0]}") from error
+    if model not in CONFIGS and not model.endswith(".json"):
+        raise _refusal(
+            option, text, f"roofline with the path of a config.json or one of {', '.join(CONFIGS)}"
+        )
+    return _built(option, text, lambda: RooflineCost(sheet, model_shape(model)))
 
 
 def _named(option: str, text: str, known: Mapping[str, T]) -> T:
@@ -207,7 +203,7 @@ def _named(option: str, text: str, known: Mapping[str, T]) -> T:
 def _built(option: str, text: str, build: Callable[[], T]) -> T:
     try:
         return build()
-    except SchedulerError as error:
+    except (SchedulerError, InvalidSetting) as error:
         raise InvalidSetting(f"{option} {text}: {error}") from error
     except ValueError as error:
         raise InvalidSetting(f"{option} is {text!r}: not a number where one belongs") from error

@@ -4,6 +4,7 @@ from minivllm_scheduler.simulation.arrivals import ArrivalProcess, ClosedLoop, G
 from minivllm_scheduler.simulation.cost import ConstantCost, CostModel, StepLoad
 from minivllm_scheduler.simulation.errors import InvalidCost, InvalidTrace, InvalidWorkload, SimulationError
 from minivllm_scheduler.simulation.lengths import (
+    MAX_LENGTH_TOKENS,
     FixedLength,
     LengthDistribution,
     LogNormalLength,
@@ -28,8 +29,10 @@ from minivllm_scheduler.simulation.token_curve import TokenCurve
 from minivllm_scheduler.simulation.trace import Trace, TraceRow
 from minivllm_scheduler.simulation.trace_file import read_trace, write_trace
 from minivllm_scheduler.simulation.traffic import TimedRequest, Traffic, Workload
+from minivllm_scheduler.simulation.upcoming import UpcomingRequests
 
 __all__ = [
+    "MAX_LENGTH_TOKENS",
     "ArrivalProcess",
     "ClassReport",
     "ClosedLoop",
@@ -66,6 +69,7 @@ __all__ = [
     "TraceRow",
     "Traffic",
     "UniformLength",
+    "UpcomingRequests",
     "Workload",
     "fit_linear_cost",
     "percentile",

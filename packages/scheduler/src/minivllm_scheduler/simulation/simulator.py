@@ -1,17 +1,15 @@
 """Simulator: the engine's own scheduler and step loop, on a virtual clock and a device that only takes time."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from minivllm_scheduler.errors import QueueFull, RequestTooLarge
-from minivllm_scheduler.request import Request
 from minivllm_scheduler.simulation.clock import VirtualClock
 from minivllm_scheduler.simulation.cost import CostModel
-from minivllm_scheduler.simulation.errors import InvalidWorkload
-from minivllm_scheduler.simulation.event_heap import EventHeap
 from minivllm_scheduler.simulation.metrics import SimulationMetrics
 from minivllm_scheduler.simulation.report import SimulationReport
 from minivllm_scheduler.simulation.simulated_engine import SimulatedEngine
-from minivllm_scheduler.simulation.traffic import TimedRequest, Traffic, Workload
+from minivllm_scheduler.simulation.traffic import Traffic, Workload
+from minivllm_scheduler.simulation.upcoming import UpcomingRequests
 from minivllm_scheduler.simulation.virtual_executor import VirtualExecutor
 
 Progress = Callable[[int], None]
@@ -50,17 +48,16 @@ class Simulator:
         self._metrics = SimulationMetrics(kv)
         self._executor = VirtualExecutor(self._clock, cost, engine.host_s, self._metrics)
         self._loop = engine.make_loop(self._scheduler, self._executor)
-        self._traffic = traffic
-        self._arrivals: Iterator[TimedRequest] = traffic.arrivals()
-        self._upcoming: EventHeap[TimedRequest] = EventHeap()  # follow-ups, and the next one of `_arrivals`
-        self._next_arrival: TimedRequest | None = None
+        self._upcoming = UpcomingRequests(traffic)
 
     def run(self, progress: Progress | None = None) -> SimulationReport:
         """Runs to the end of the traffic; to be called once."""
-        self._draw_arrival(0.0)
-        while self._loop.has_work or self._upcoming:
+        while True:
             if not self._loop.has_work:
-                self._clock.advance_to(self._upcoming.next_time_s())
+                next_time_s = self._upcoming.next_time_s
+                if next_time_s is None:
+                    break
+                self._clock.advance_to(next_time_s)
             self._take_arrivals()
             if self._step() and progress is not None:
                 progress(self._metrics.num_finished + self._metrics.num_refused)
@@ -70,15 +67,12 @@ class Simulator:
 
     def _take_arrivals(self) -> None:
         now_s = self._clock.now_s
-        while self._upcoming and self._upcoming.next_time_s() <= now_s:
-            arrival = self._upcoming.pop()
-            if arrival is self._next_arrival:
-                self._draw_arrival(arrival.time_s)
+        for arrival in self._upcoming.take_due(now_s):
             try:
                 self._scheduler.add([arrival.request], now_s)
             except (RequestTooLarge, QueueFull):
                 self._metrics.refused()
-                self._follow_up(arrival.request, now_s)
+                self._upcoming.ended(arrival.request, now_s)
             else:
                 self._metrics.arrived(arrival)
                 self._executor.expect(arrival)
@@ -90,22 +84,5 @@ class Simulator:
         ended = self._metrics.updated(updates, now_s)
         for request in ended:
             self._executor.forget(request)
-            self._follow_up(request, now_s)
+            self._upcoming.ended(request, now_s)
         return bool(ended)
-
-    def _follow_up(self, ended: Request, now_s: float) -> None:
-        arrival = self._traffic.follow_up(ended, now_s)
-        if arrival is not None:
-            self._upcoming.push(arrival.time_s, arrival)
-
-    def _draw_arrival(self, previous_s: float) -> None:
-        """Puts the next request of `_arrivals` on the heap: one at a time, so a million need no memory."""
-        self._next_arrival = arrival = next(self._arrivals, None)
-        if arrival is None:
-            return
-        if not previous_s <= arrival.time_s < float("inf"):
-            raise InvalidWorkload(
-                f"request {arrival.request.request_id!r} arrives at {arrival.time_s} s, "
-                f"after one at {previous_s} s"
-            )
-        self._upcoming.push(arrival.time_s, arrival)
