@@ -12,7 +12,6 @@ from minivllm_server.ledger import LocalLedger
 from minivllm_server.request_id import RequestIdHeader
 from minivllm_server.shared_ledger import LedgerClient
 
-
 KEYS = KeyRing(
     [
         parse_key("ann:a", "key1", KeyLimits()),
