@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 
@@ -20,6 +21,21 @@ def full():
 
 def test_text_is_written_at_once():
     assert run("write('caf\u00e9\\n'); import os; os._exit(0)").stdout == "caf\u00e9\n"
+
+
+def test_characters_that_the_terminal_cannot_show_or_send_are_no_failure():
+    program = (
+        "from minivllm_server.terminal import tolerate_any_encoding, write; tolerate_any_encoding()\n"
+        "write('caf\u00e9 ' + input())"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        input="\u65e5".encode(),
+        capture_output=True,
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+        check=False,
+    )
+    assert (result.stderr, result.stdout) == (b"", b"caf? ???")
 
 
 def test_a_full_disk_is_told_once_and_not_again_at_the_end(full):

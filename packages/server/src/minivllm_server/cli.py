@@ -24,7 +24,7 @@ from minivllm_server.optional_tracing import optional_tracing
 from minivllm_server.options import InvalidOption, OptionValue, settings_from, with_options_of
 from minivllm_server.setting_names import variable_of
 from minivllm_server.settings import EngineSettings, ServerSettings
-from minivllm_server.terminal import OutputFailed, announce, discard_output, write
+from minivllm_server.terminal import OutputFailed, announce, discard_output, tolerate_any_encoding, write
 from minivllm_server.version import server_version
 
 USAGE_ERROR = 2
@@ -54,6 +54,7 @@ def main() -> int:
     Raises:
         KeyboardInterrupt: Ctrl-C elsewhere.
     """
+    tolerate_any_encoding()
     try:
         status: int | None = app(standalone_mode=False)
     except typer.TyperException as error:

@@ -1,11 +1,19 @@
 """Writing to a terminal, a pipe or a file, any of which may end or be full."""
 
+import io
 import os
 import sys
 
 
 class OutputFailed(Exception):
     """Standard output takes nothing more; the message is one line that says why."""
+
+
+def tolerate_any_encoding() -> None:
+    """Lets characters pass that the terminal's encoding does not know, as question marks: a model may write any."""
+    for stream in (sys.stdin, sys.stdout):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def write(text: str) -> None:
