@@ -16,6 +16,7 @@ from minivllm_runtime.device.choose_ops import choose_ops
 from minivllm_runtime.engine.engine_core import EngineCore
 from minivllm_runtime.engine.grammar_compiler import GrammarCompiler
 from minivllm_runtime.engine.messages import EngineStats
+from minivllm_runtime.engine.placement import resolve_device, resolve_dtype
 from minivllm_runtime.engine.thread_connection import ThreadConnection
 from minivllm_runtime.errors import InvalidParameter
 from minivllm_runtime.loader.checkpoint import Checkpoint, open_checkpoint
@@ -109,8 +110,8 @@ def build_engine(
     if config.num_threads is not None:
         torch.set_num_threads(config.num_threads)
     checkpoint = _open_checkpoint(config)
-    device = _resolve_device(config)
-    dtype = _resolve_dtype(config, checkpoint.config, device)
+    device = resolve_device(config.device)
+    dtype = resolve_dtype(config.dtype, checkpoint.config, device)
     tokenizer = checkpoint.load_tokenizer()
     context = _resolve_context(config, checkpoint.config)
     if on_model is not None:
@@ -160,13 +161,7 @@ def assemble_engine(
     if device.type == "cuda":
         runner.warm_up(limits.max_num_batched_tokens)
     run_ahead = device.type == "cuda" if config.run_ahead is None else config.run_ahead
-    order = _waiting_order(config.scheduling_policy)
-    if record is None:
-        scheduler = Scheduler(scheduler_config, kv_manager, order=order)
-    else:
-        scheduler = RecordingScheduler(
-            scheduler_config, kv_manager, run_ahead=run_ahead, record=record, order=order
-        )
+    scheduler = _make_scheduler(scheduler_config, kv_manager, config.scheduling_policy, run_ahead, record)
     grammars = GrammarCompiler(tokenizer, num_sampled_ids)
     core = EngineCore(
         scheduler,
@@ -190,6 +185,19 @@ def assemble_engine(
         block_size=config.block_size,
         max_model_len=max_model_len,
     )
+
+
+def _make_scheduler(
+    config: SchedulerConfig,
+    kv_manager: KVCacheManager,
+    policy: SchedulingPolicy,
+    run_ahead: bool,
+    record: Callable[[Event], object] | None,
+) -> Scheduler:
+    order = _waiting_order(policy)
+    if record is None:
+        return Scheduler(config, kv_manager, order=order)
+    return RecordingScheduler(config, kv_manager, run_ahead=run_ahead, record=record, order=order)
 
 
 def _waiting_order(policy: SchedulingPolicy) -> WaitingOrder:
@@ -248,24 +256,6 @@ def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
         yield
     finally:
         torch.set_default_dtype(previous)
-
-
-def _resolve_device(config: EngineConfig) -> torch.device:
-    available = torch.cuda.is_available()
-    if config.device == "cuda" and not available:
-        raise InvalidParameter("device", "device is cuda, but no CUDA device is available")
-    return torch.device("cuda" if available and config.device != "cpu" else "cpu")
-
-
-def _resolve_dtype(config: EngineConfig, model_config: ModelConfig, device: torch.device) -> torch.dtype:
-    name: str = config.dtype
-    if name == "auto":
-        if device.type == "cuda":
-            name = model_config.checkpoint_dtype
-        else:
-            multiplies_bfloat16 = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-            name = "bfloat16" if multiplies_bfloat16 else "float32"
-    return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[name]
 
 
 def _resolve_context(config: EngineConfig, model_config: ModelConfig) -> int:
