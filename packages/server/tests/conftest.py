@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Self
 
@@ -15,6 +14,7 @@ from minivllm_server.server import DrainingServer, serve_engine
 from minivllm_server.settings import ServerSettings
 
 from .scripted_engine import scripted_engine
+from .wire.harness import eventually
 
 
 class BackgroundServer:
@@ -84,7 +84,7 @@ class EngineServer(BackgroundServer):
         self._server: DrainingServer | None = None
 
     def stop(self) -> None:
-        self.model.gate.set()
+        self.model.pace.release()
         super().stop()
 
     def begin_to_drain(self) -> None:
@@ -118,15 +118,5 @@ def serve_script() -> Iterator[Callable[..., EngineServer]]:
 
 @pytest.fixture
 def becomes_true() -> Callable[..., bool]:
-    """Whether a condition that other threads make true holds before the time is over."""
-
-    def wait(condition: Callable[[], bool], *, within_s: float) -> bool:
-        deadline = time.monotonic() + within_s
-        pause = threading.Event()
-        while not condition():
-            if time.monotonic() > deadline:
-                return False
-            pause.wait(0.005)
-        return True
-
-    return wait
+    """Whether a condition that other threads make true holds within more time than any machine needs."""
+    return eventually

@@ -1,6 +1,5 @@
 """An engine whose model follows a script: everything but the weights is real."""
 
-import threading
 from collections.abc import Sequence
 
 import torch
@@ -12,6 +11,8 @@ from minivllm_runtime.engine.async_engine import AsyncEngine
 from minivllm_runtime.engine.builder import assemble_engine
 from minivllm_runtime.models.model_config import ModelConfig
 from minivllm_runtime.tokenizer import Tokenizer
+
+from .wire.tape_model import Pace
 
 IM_END = 256
 BOS = 257
@@ -26,24 +27,18 @@ class ScriptedModel:
         prompt_len: Tokens of the prompt.
 
     Attributes:
-        gate: While cleared, a step waits.
+        pace: Of its steps.
         faults: Raised by the next steps, one each.
-        num_steps: Steps begun.
     """
 
     def __init__(self, script: Sequence[int], prompt_len: int) -> None:
-        self.gate = threading.Event()
-        self.gate.set()
-        self.stepping = threading.Event()
+        self.pace = Pace()
         self.faults: list[Exception] = []
-        self.num_steps = 0
         self._script = torch.tensor(script)
         self._first = prompt_len - 1
 
     def __call__(self, input_ids, positions, attention, wanted):
-        self.num_steps += 1
-        self.stepping.set()
-        assert self.gate.wait(60), "the gate stayed closed"
+        self.pace.step()
         if self.faults:
             raise self.faults.pop(0)
         return (positions if wanted is None else positions[wanted])[:, None].to(torch.float32)

@@ -95,8 +95,10 @@ def test_a_request_cancelled_while_it_asks_is_closed(server):
             await asyncio.sleep(0)
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
-        while await client.open_request("two") is not None:
+        while await client.open_request("two") is not None:  # the last ones are heard of soon
             await asyncio.sleep(0.001)
+        assert await client.open_request("two") is None
+        assert (await client.open_request("two")).limit == "2 requests at once"
         await close(client)
 
     asyncio.run(use())
