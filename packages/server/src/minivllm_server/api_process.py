@@ -10,16 +10,23 @@ import msgspec
 
 from minivllm_runtime.engine.async_engine import AsyncEngine
 from minivllm_runtime.engine.process.remote_engine import RemoteEngine
-from minivllm_server.api_processes import Assignment
+from minivllm_server.api_processes import READY, Assignment
 from minivllm_server.logs import configure_logging
 from minivllm_server.optional_tracing import optional_tracing
 from minivllm_server.server import serve_engine
 from minivllm_server.settings import ServerSettings
 
 
-def main() -> None:
-    """Takes the assignment from standard input, serves until a signal, and ends at once when input does."""
-    assignment = msgspec.json.decode(sys.stdin.buffer.readline(), type=Assignment)
+def main() -> int:
+    """Takes the assignment from standard input, serves until a signal, and ends at once when input does.
+
+    Returns:
+        The exit code: 0 after a signal.
+    """
+    line = sys.stdin.buffer.readline()
+    if not line:  # the parent is gone already
+        return 1
+    assignment = msgspec.json.decode(line, type=Assignment)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     settings = ServerSettings.model_validate(assignment.settings)
     engine = AsyncEngine(RemoteEngine(assignment.engine_address))
@@ -33,16 +40,17 @@ def main() -> None:
                 engine,
                 listener,
                 settings,
-                on_ready=lambda _server: _tell_parent("ready"),
+                on_ready=lambda _server: _tell_parent(READY),
                 trace=trace,
                 shared=assignment.shared,
             )
         )
+    return 0
 
 
-def _tell_parent(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
+def _tell_parent(line: bytes) -> None:
+    sys.stdout.buffer.write(line)
+    sys.stdout.buffer.flush()
 
 
 def _end_with_parent() -> None:
@@ -53,4 +61,4 @@ def _end_with_parent() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -3,22 +3,32 @@
 They accept from one listening socket: whoever is free takes the next connection. Each ends when the parent does.
 """
 
+import asyncio
 import logging
+import os
 import signal
-import subprocess
 import sys
-import threading
-from collections.abc import Callable
-from types import FrameType
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import msgspec
 
+from minivllm_server.back_off import BackOff
+
 _log = logging.getLogger(__name__)
-_PROGRAM = "minivllm_server.api_process"
+
+READY = b"ready\n"
+"""What an HTTP process writes to its standard output when it serves."""
+
+_BACK_OFF = BackOff()
+_PROGRAM = (sys.executable, "-m", "minivllm_server.api_process")
+_GRACEFUL = (0, -signal.SIGTERM)
+"""How a process that was told to end does so; the latter while it starts, when there is nothing to finish."""
 
 
 class ApiProcessFailed(RuntimeError):
-    """An HTTP process ended before it could serve; the message is one line."""
+    """HTTP processes do not serve, or ended badly; the message is one line."""
 
 
 class Shared(msgspec.Struct, frozen=True):
@@ -50,91 +60,128 @@ class Assignment(msgspec.Struct, frozen=True):
 
 
 class ApiProcesses:
-    """A fixed number of HTTP processes.
+    """A fixed number of HTTP processes, from `serve` on.
 
     Args:
         assignment: The same for all.
         count: How many.
+        back_off: When those that fail are replaced.
+        program: What they run. It reads the assignment from the first line of its input, and writes `READY`.
     """
 
-    def __init__(self, assignment: Assignment, count: int) -> None:
+    def __init__(
+        self,
+        assignment: Assignment,
+        count: int,
+        *,
+        back_off: BackOff = _BACK_OFF,
+        program: Sequence[str] = _PROGRAM,
+    ) -> None:
         self._assignment = assignment
-        self._processes = [self._start() for _ in range(count)]
-        self._stopping = threading.Event()
+        self._count = count
+        self._back_off = back_off
+        self._program = program
+        self._running: set[Process] = set()
+        self._failure: str | None = None
 
     def serve(self, on_ready: Callable[[], None]) -> None:
-        """Wait until all of them serve, call `on_ready`, and return when they ended after a signal to this process.
+        """Start them, call `on_ready` once all of them serve, and return when they ended after SIGTERM or SIGINT.
+
+        A signal before that ends them, too; `on_ready` is not called then. Each signal is passed on.
 
         Raises:
-            ApiProcessFailed: one of them could not start.
+            ApiProcessFailed: One could not start, failed again and again, or ended badly when it was told to end.
+                None is left.
         """
-        handlers = [signal.signal(number, self._forward) for number in (signal.SIGTERM, signal.SIGINT)]
-        try:
-            for process in self._processes:
-                _await_ready(process)
+        asyncio.run(self._serve(on_ready))
+        if self._failure is not None:
+            raise ApiProcessFailed(self._failure)
+
+    async def _serve(self, on_ready: Callable[[], None]) -> None:
+        self._stopping = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self._stop)
+        processes = [await self._start() for _ in range(self._count)]
+        for process in processes:
+            if not await _begins_to_serve(process) and not self._stopping.is_set():
+                self._fail(
+                    f"an HTTP process ended with exit code {await process.wait()} before it could serve"
+                )
+        if not self._stopping.is_set():
             on_ready()
-            watchers = [
-                threading.Thread(target=self._watch, args=(index,)) for index in range(len(self._processes))
-            ]
-            for watcher in watchers:
-                watcher.start()
-            for watcher in watchers:
-                watcher.join()
-        finally:
-            for number, handler in zip((signal.SIGTERM, signal.SIGINT), handlers, strict=True):
-                signal.signal(number, handler)
-            for process in self._processes:
-                _end(process)
+        await asyncio.gather(*map(self._keep, processes))
 
-    def _start(self) -> "subprocess.Popen[bytes]":
-        # prometheus_client looks at this variable when it is imported, to learn that several processes add up.
-        variable = f"PROMETHEUS_MULTIPROC_DIR={self._assignment.shared.metrics_folder}"
-        process = subprocess.Popen(  # noqa: S603 - ourselves
-            ["/usr/bin/env", variable, sys.executable, "-m", _PROGRAM],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            pass_fds=(self._assignment.listener,),
-            start_new_session=True,  # signals of the terminal are for the parent, which passes them on
-        )
-        assert process.stdin is not None, "it is a pipe"
-        process.stdin.write(msgspec.json.encode(self._assignment) + b"\n")
-        process.stdin.flush()
-        return process
-
-    def _forward(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of handlers
-        self._stopping.set()
-        for process in self._processes:
-            process.send_signal(number)
-
-    def _watch(self, index: int) -> None:
-        """Replace a process that ends without having been asked to."""
+    async def _keep(self, process: Process) -> None:
+        """Replace a process that ends without having been told to."""
+        loop = asyncio.get_running_loop()
+        num_failures = 0
         while True:
-            exit_code = self._processes[index].wait()
+            began_at = loop.time()
+            exit_code = await process.wait()
+            self._running.discard(process)
             if self._stopping.is_set():
+                self._check(exit_code)
+                return
+            num_failures = num_failures + 1 if self._back_off.is_quick(loop.time() - began_at) else 0
+            delay_s = self._back_off.delay_s(num_failures)
+            if delay_s is None:
+                self._fail(
+                    f"an HTTP process failed {num_failures} times in a row, at last with exit code {exit_code}"
+                )
                 return
             _log.error(
                 "an HTTP process ended with exit code %d; its requests are lost, another takes over",
                 exit_code,
             )
-            _end(self._processes[index])
-            self._processes[index] = self._start()
-            if self._stopping.is_set():  # just now: the signal may have missed it
-                self._processes[index].send_signal(signal.SIGTERM)
-            try:
-                _await_ready(self._processes[index])
-            except ApiProcessFailed:
-                _log.exception("it cannot be replaced")
+            await self._pause(delay_s)
+            if self._stopping.is_set():
                 return
+            process = await self._start()
+            await _begins_to_serve(process)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, but not longer than until it is time to stop."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+
+    async def _start(self) -> Process:
+        # prometheus_client looks at this variable when it is imported, to learn that several processes add up.
+        variable = f"PROMETHEUS_MULTIPROC_DIR={self._assignment.shared.metrics_folder}"
+        process = await asyncio.create_subprocess_exec(
+            *("/usr/bin/env", variable, *self._program),
+            stdin=PIPE,
+            stdout=PIPE,
+            pass_fds=(self._assignment.listener,),
+            start_new_session=True,  # signals of the terminal are for the parent, which passes them on
+        )
+        self._running.add(process)
+        assert process.stdin is not None, "it is a pipe"
+        process.stdin.write(msgspec.json.encode(self._assignment) + b"\n")
+        if self._stopping.is_set():  # while it was made
+            _terminate(process)
+        return process
+
+    def _stop(self) -> None:
+        self._stopping.set()
+        for process in self._running:
+            _terminate(process)
+
+    def _fail(self, message: str) -> None:
+        self._failure = message
+        self._stop()
+
+    def _check(self, exit_code: int) -> None:
+        if exit_code not in _GRACEFUL and self._failure is None:
+            self._failure = f"an HTTP process ended with exit code {exit_code} when it was told to end"
 
 
-def _await_ready(process: "subprocess.Popen[bytes]") -> None:
+async def _begins_to_serve(process: Process) -> bool:
     assert process.stdout is not None, "it is a pipe"
-    if not process.stdout.readline():
-        raise ApiProcessFailed(f"an HTTP process ended with exit code {process.wait()} before it could serve")
+    return await process.stdout.readline() == READY
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            pipe.close()
-    process.wait()
+def _terminate(process: Process) -> None:
+    # Its own send_signal polls, and whoever polls first takes the exit code from the event loop.
+    with suppress(ProcessLookupError):
+        os.kill(process.pid, signal.SIGTERM)
