@@ -48,6 +48,7 @@ def test_what_is_not_seen_neither_passes_nor_fails():
         ("2026 ERROR minivllm_server a stream failed", False),
         ('{"time": 1, "level": "error"}', False),
         ("Traceback (most recent call last):", False),
+        ("Fatal Python error: _enter_buffered_busy: could not acquire lock", False),
         ("Task exception was never retrieved", True),
         ("Exception ignored in: <coroutine", False),
     ],

@@ -19,7 +19,7 @@ _MIB = 1 << 20
 _REST_WITHIN_S = 5.0
 _POLL_S = 0.1
 _UNCLEAN = re.compile(
-    r"\b(WARNING|ERROR|CRITICAL)\b|\"level\": \"(warning|error|critical)\"|Traceback|Exception"
+    r"\b(WARNING|ERROR|CRITICAL)\b|\"level\": \"(warning|error|critical)\"|Traceback|Exception|Fatal Python error"
 )
 _MAX_SHOWN = 3
 
