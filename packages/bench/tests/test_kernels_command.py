@@ -43,11 +43,11 @@ def test_the_table_fits_90_columns_and_says_what_is_doubtful():
 
 
 def test_the_json_has_every_figure_and_its_reservations():
-    report = json.loads(to_json(COSTS, CEILINGS, DIRTY, "m"))
+    report = json.loads(to_json(COSTS, CEILINGS, DIRTY, {"model": "m", "dtype": "float16"}))
     assert report["rows"] == [dataclasses.asdict(cost) for cost in COSTS]
     assert report["ceilings"] == {"bytes_per_s": 4e12, "flops_per_s": 800e12}
     assert report["reservations"] == ["the checkout has uncommitted changes"]
-    assert (report["schema"], report["model"]) == (1, "m")
+    assert (report["schema"], report["settings"]) == (2, {"model": "m", "dtype": "float16"})
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,8 @@ def test_an_unknown_shape_is_refused_with_the_known_ones(capsys):
 def test_every_operation_has_a_time_and_a_limit(tmp_path):
     shape, figures = tmp_path / "config.json", tmp_path / "figures.json"
     shape.write_text(json.dumps(TINY))
-    arguments = ["--model-config", str(shape), "--rows", "1,3", "--contexts", "20", "--json", str(figures)]
-    assert main(["kernels", *arguments]) == 0
+    arguments = ["--model-config", str(shape), "--rows", "1,3", "--contexts", "20", "--dtype", "bfloat16"]
+    assert main(["kernels", *arguments, "--json", str(figures)]) == 0
     rows = json.loads(figures.read_text())["rows"]
     ours = [row for row in rows if row["operation"].endswith((" rows", " requests"))]
     assert len(ours) == 2 * 6 + 2 + 1

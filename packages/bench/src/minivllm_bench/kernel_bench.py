@@ -6,22 +6,17 @@ the median of several replays counts: neither launches nor repeated reads flatte
 
 import statistics
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from minivllm_bench.attention_peers import AttentionShape, attention_peers
-from minivllm_bench.engines.dummy_model import write_dummy_model
 from minivllm_runtime.attention.step_attention import BatchLayout
 from minivllm_runtime.device.choose_ops import choose_ops
 from minivllm_runtime.device.interface import DeviceOps
 from minivllm_runtime.layers.rotary import RotaryTables
-from minivllm_runtime.loader.hf_config import read_hf_config
 from minivllm_runtime.models.model_config import ModelConfig
 from minivllm_scheduler.simulation import DeviceSheet
 
@@ -62,7 +57,7 @@ class _Case:
 
 
 def measure_kernels(
-    config: Mapping[str, Any],
+    shape: ModelConfig,
     dtype: torch.dtype,
     ceilings: DeviceSheet,
     *,
@@ -72,8 +67,8 @@ def measure_kernels(
     """Time the operations of a model's shape on the current CUDA device.
 
     Args:
-        config: Contents of a `config.json`.
-        dtype: Of weights, activations and KV cache: one of two bytes.
+        shape: Of the model.
+        dtype: Of weights, activations and KV cache.
         ceilings: Measured rates of the device.
         rows: Numbers of tokens for projections and norms, and of requests for decode attention.
         contexts: Tokens of each request for decode attention; prompts of that length for prefill attention.
@@ -82,9 +77,6 @@ def measure_kernels(
         A cost per operation; behind each attention those of the installed peers on the same shape. A peer that fails is
         left out, with a line on stderr.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        write_dummy_model(config, Path(folder))
-        shape = read_hf_config(Path(folder))
     bench = _Bench(shape, dtype)
     costs = (_measure_if_it_runs(case, ceilings) for case in bench.cases(rows, contexts))
     return tuple(cost for cost in costs if cost is not None)

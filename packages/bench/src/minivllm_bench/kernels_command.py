@@ -2,7 +2,8 @@
 
 import dataclasses
 import json
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -11,10 +12,11 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from minivllm_bench.engines.dummy_model import write_dummy_model
 from minivllm_bench.errors import InvalidSetting
 from minivllm_bench.machine import MachineFacts, read_machine
 from minivllm_bench.model_configs import CONFIGS, read_model_config
-from minivllm_bench.placement import resolve_device
+from minivllm_bench.placement import DTypeChoice, resolve_device, resolve_dtype
 from minivllm_bench.report_file import require_folder
 from minivllm_bench.reservations import caption, checkout_reservations
 from minivllm_bench.sizes import parse_sizes
@@ -24,7 +26,7 @@ from minivllm_scheduler.simulation import DeviceSheet
 if TYPE_CHECKING:
     from minivllm_bench.kernel_bench import KernelCost
 
-SCHEMA: Final = 1
+SCHEMA: Final = 2
 """Raised when a field of the JSON changes its meaning or goes away."""
 
 
@@ -37,6 +39,7 @@ def kernels(
     contexts: Annotated[
         str, typer.Option(help="Comma-separated lengths of contexts and prompts.")
     ] = "256,1024,2048",
+    dtype: Annotated[DTypeChoice, typer.Option(help="Of weights, activations and KV cache.")] = "auto",
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures to this file.")] = None,
 ) -> None:
     """Time products, norms and attention of a model's shape on a CUDA device: microseconds, and share of the limit."""
@@ -48,15 +51,18 @@ def kernels(
     import torch
 
     from minivllm_bench.kernel_bench import measure_kernels
+    from minivllm_runtime.loader.hf_config import read_hf_config
 
     machine = read_machine()
-    dtype = {"float16": torch.float16}.get(config.get("torch_dtype", ""), torch.bfloat16)
+    with tempfile.TemporaryDirectory(prefix="minivllm-bench-") as folder:
+        write_dummy_model(config, Path(folder))
+        shape = read_hf_config(Path(folder))
+        name = resolve_dtype(dtype, "cuda", folder, has_weights=False)
     ceilings = measure_ceilings()
-    costs = measure_kernels(config, dtype, ceilings, rows=num_rows, contexts=lengths)
-    title = f"{model_config}, {str(dtype).removeprefix('torch.')}"
-    Console().print(to_table(costs, ceilings, machine, title))
+    costs = measure_kernels(shape, getattr(torch, name), ceilings, rows=num_rows, contexts=lengths)
+    Console().print(to_table(costs, ceilings, machine, f"{model_config}, {name}"))
     if json_file is not None:
-        json_file.write_text(to_json(costs, ceilings, machine, model_config))
+        json_file.write_text(to_json(costs, ceilings, machine, {"model": model_config, "dtype": name}))
 
 
 def to_table(
@@ -84,13 +90,15 @@ def to_table(
     return table
 
 
-def to_json(costs: Sequence["KernelCost"], ceilings: DeviceSheet, machine: MachineFacts, model: str) -> str:
-    """The figures as an indented JSON object: schema, machine, reservations, model, ceilings, rows."""
+def to_json(
+    costs: Sequence["KernelCost"], ceilings: DeviceSheet, machine: MachineFacts, settings: Mapping[str, str]
+) -> str:
+    """The figures as an indented JSON object: schema, machine, settings, reservations, ceilings, rows."""
     report: dict[str, Any] = {
         "schema": SCHEMA,
         "machine": dataclasses.asdict(machine),
+        "settings": dict(settings),
         "reservations": checkout_reservations(machine),
-        "model": model,
         "ceilings": {"bytes_per_s": ceilings.bytes_per_s, "flops_per_s": ceilings.flops_per_s},
         "rows": [dataclasses.asdict(cost) for cost in costs],
     }

@@ -1,12 +1,11 @@
 """The command `minivllm-bench offline`: engines in turns on whole batches."""
 
-import dataclasses
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -73,20 +72,15 @@ def offline(options: OfflineOptions) -> None:
     names = _engine_names(options.engines)
     chosen = _workloads(options.workloads, options.input_len, options.output_len)
     require_folder(options.json_file)
-    shape = None if options.model_config is None else read_model_config(options.model_config)
-    settings = _engine_settings(options, shape, len(names))
     machine = read_machine()
-    with ExitStack() as stack:
-        if shape is not None:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="minivllm-bench-"))
-            write_dummy_model(shape, Path(folder))
-            settings = dataclasses.replace(settings, model=folder)
+    with _model(options) as model:
+        settings = _engine_settings(options, model, len(names))
         measurements = _measure(names, chosen, settings, options.repeats, options.seed)
     limits: Mapping[str, float] = NO_LIMITS
     if options.model_config is not None and settings.device == "cuda":
         limits = _limits(chosen, options.model_config, options.seed)
     shared = RunSettings(
-        model=options.model if shape is None else f"{options.model_config} with random weights",
+        model=f"{options.model_config} with random weights" if settings.dummy_weights else options.model,
         dtype=settings.dtype,
         device=settings.device,
         num_threads=settings.num_threads,
@@ -101,20 +95,27 @@ def offline(options: OfflineOptions) -> None:
         options.json_file.write_text(to_json(measurements, machine, shared, limits))
 
 
-def _engine_settings(
-    options: OfflineOptions, shape: Mapping[str, Any] | None, num_engines: int
-) -> EngineSettings:
-    """What every engine is built from; on a GPU a shape without weights brings its dtype, and engines share memory."""
-    target = resolve_device(options.device)
-    dtype = options.dtype
-    if dtype == "auto" and shape is not None and target == "cuda":
-        dtype = shape.get("torch_dtype", dtype)
+@contextmanager
+def _model(options: OfflineOptions) -> Iterator[str]:
+    """The model to load; a shape without weights is a folder for as long as it is needed."""
+    if options.model_config is None:
+        yield options.model
+        return
+    config = read_model_config(options.model_config)
+    with tempfile.TemporaryDirectory(prefix="minivllm-bench-") as folder:
+        write_dummy_model(config, Path(folder))
+        yield folder
+
+
+def _engine_settings(options: OfflineOptions, model: str, num_engines: int) -> EngineSettings:
+    """What every engine is built from; on a GPU they share its memory."""
+    target, has_weights = resolve_device(options.device), options.model_config is None
     return EngineSettings(
-        model=options.model,
-        dtype=resolve_dtype(dtype, target),
+        model=model,
+        dtype=resolve_dtype(options.dtype, target, model, has_weights=has_weights),
         device=target,
         num_threads=options.num_threads or default_threads(),
-        dummy_weights=shape is not None,
+        dummy_weights=not has_weights,
         temperature=options.temperature,
         gpu_memory_share=GPU_MEMORY_SHARE / num_engines,
         vllm_python=options.vllm_python,

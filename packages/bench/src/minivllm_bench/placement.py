@@ -1,16 +1,14 @@
 """Device, dtype and threads where the command line leaves them open: decided once, for every engine."""
 
 from contextlib import suppress
-from typing import Literal
+from pathlib import Path
+from typing import Literal, cast
 
 from minivllm_bench.engines.interface import Device, DType
-from minivllm_bench.errors import InvalidSetting, MissingExtra
-from minivllm_bench.machine import read_cpu
+from minivllm_bench.errors import EngineFailed, InvalidSetting, MissingExtra
 
 DTypeChoice = Literal["auto", "float32", "bfloat16", "float16"]
 DeviceChoice = Literal["auto", "cpu", "cuda"]
-NATIVE_BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
-"""A CPU with one of these multiplies bfloat16 matrices without converting them first."""
 
 
 def resolve_device(choice: DeviceChoice) -> Device:
@@ -30,12 +28,38 @@ def resolve_device(choice: DeviceChoice) -> Device:
     return choice
 
 
-def resolve_dtype(choice: DTypeChoice, device: Device) -> DType:
-    """The dtype to run in: with "auto", bfloat16 on CUDA and on CPUs that multiply it, else float32."""
+def resolve_dtype(choice: DTypeChoice, device: Device, model: str, *, has_weights: bool = True) -> DType:
+    """The dtype to run in: with "auto", the one that minivllm's engine takes for this model on this device.
+
+    Args:
+        choice: As on the command line.
+        device: Resolved.
+        model: As in `EngineSettings`.
+        has_weights: False for a folder without weights.
+
+    Raises:
+        MissingExtra: "auto" without minivllm's runtime.
+        EngineFailed: "auto", and the runtime does not know the model.
+    """
     if choice != "auto":
         return choice
-    _, flags = read_cpu()
-    return "bfloat16" if device == "cuda" or flags & NATIVE_BF16_FLAGS else "float32"
+    try:
+        from minivllm_runtime.engine import placement
+        from minivllm_runtime.errors import ModelLoadError
+        from minivllm_runtime.loader.checkpoint import open_checkpoint
+        from minivllm_runtime.loader.dummy_checkpoint import DummyCheckpoint
+    except ModuleNotFoundError as error:
+        raise MissingExtra(
+            f"--dtype auto needs the module {error.name}: install minivllm-bench[engine], or name a dtype"
+        ) from error
+    import torch
+
+    try:
+        checkpoint = open_checkpoint(model) if has_weights else DummyCheckpoint(Path(model))
+    except ModelLoadError as error:
+        raise EngineFailed(f"minivllm cannot load {model}: {error} (--dtype auto is its choice)") from error
+    dtype = placement.resolve_dtype(choice, checkpoint.config, torch.device(device))
+    return cast("DType", str(dtype).removeprefix("torch."))
 
 
 def default_threads() -> int:

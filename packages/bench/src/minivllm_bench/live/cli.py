@@ -72,7 +72,7 @@ def calibrate_engine(chosen: CalibrateOptions) -> None:
     target = resolve_device(chosen.device)
     settings = EngineSettings(
         model=chosen.model,
-        dtype=resolve_dtype(chosen.dtype, target),
+        dtype=resolve_dtype(chosen.dtype, target, chosen.model),
         device=target,
         num_threads=chosen.num_threads or default_threads(),
     )
