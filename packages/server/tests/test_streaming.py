@@ -1,8 +1,13 @@
 import asyncio
 import contextlib
 import json
+import time
 
 from minivllm_runtime.sampling_params import SamplingParams
+from minivllm_server.exchange import Exchange
+from minivllm_server.generation import Generation
+from minivllm_server.meter import Meter
+from minivllm_server.metrics import ServerMetrics
 from minivllm_server.streaming import DONE, event, open_event_stream
 
 from .scripted_engine import scripted_engine
@@ -56,7 +61,9 @@ def write_stream(receiver, *, max_tokens, chunk_format=None):
         try:
             params = SamplingParams(max_tokens=max_tokens)
             submission = await engine.submit([[97]], params, request_id="r")
-            response = await open_event_stream(submission, chunk_format or TextChunks())
+            meter = Meter(ServerMetrics(engine, "m"), time.monotonic, started_at=0.0, num_choices=1)
+            generation = Generation(submission, 1, meter, Exchange("r", started_at=0.0))
+            response = await open_event_stream(generation, chunk_format or TextChunks())
             with contextlib.suppress(ConnectionResetError):
                 await response({}, None, receiver)
             other = await engine.submit([[97]], SamplingParams(max_tokens=1), request_id="other")

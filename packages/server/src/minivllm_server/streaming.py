@@ -1,4 +1,4 @@
-"""Server-sent events: a submission's deltas written as they come."""
+"""Server-sent events: the deltas of a generation written as they come."""
 
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
@@ -11,6 +11,7 @@ from starlette.types import Receive, Scope, Send
 from minivllm_runtime.errors import MinivllmError
 from minivllm_runtime.outputs import ChoiceDelta
 from minivllm_server.errors import envelope, to_api_error
+from minivllm_server.generation import Generation
 from minivllm_server.json_response import to_json
 
 DONE = b"data: [DONE]\n\n"
@@ -35,16 +36,6 @@ EVENT_STREAM: dict[int | str, dict[str, Any]] = {
 """What the API document says of an endpoint that can stream its answer."""
 
 
-class DeltaSource(Protocol):
-    """What is streamed: a submission, or something around one."""
-
-    def __aiter__(self) -> AsyncIterator[tuple[ChoiceDelta, ...]]:
-        """Returns the deltas as they come."""
-
-    async def aclose(self) -> None:
-        """Aborts whatever is unfinished."""
-
-
 class ChunkFormat(Protocol):
     """Turns deltas into the chunks of one endpoint."""
 
@@ -63,33 +54,33 @@ def event(content: dict[str, Any]) -> bytes:
     return b"data: " + to_json(content) + b"\n\n"
 
 
-async def open_event_stream(source: DeltaSource, chunk_format: ChunkFormat) -> "EventStream":
+async def open_event_stream(generation: Generation, chunk_format: ChunkFormat) -> "EventStream":
     """Waits for the first deltas and returns the response that goes on from there.
 
     A failure before the first token is thus raised here and becomes an ordinary error response. The response
-    owns the submission from now on; on an exception the submission is closed.
+    owns the generation from now on; on an exception it is closed.
     """
-    deltas = aiter(source)
+    deltas = aiter(generation)
     try:
         first = await anext(deltas)
     except BaseException:
-        await source.aclose()
+        await generation.aclose()
         raise
-    return EventStream(source, first, deltas, chunk_format)
+    return EventStream(generation, first, deltas, chunk_format)
 
 
 class EventStream(Response):
     """A response of server-sent events: chunks, closing chunks, `[DONE]`.
 
     A failure of the engine ends the stream with one error event instead of the closing chunks. Whatever ends
-    the stream, the submission is closed, which aborts what is unfinished.
+    the stream, the generation is closed, which aborts what is unfinished.
     """
 
     media_type = "text/event-stream"
 
     def __init__(
         self,
-        source: DeltaSource,
+        generation: Generation,
         first: tuple[ChoiceDelta, ...],
         rest: AsyncIterator[tuple[ChoiceDelta, ...]],
         chunk_format: ChunkFormat,
@@ -98,14 +89,14 @@ class EventStream(Response):
         self.background = None
         # A failed stream must end with a closed connection, and only a header sent up front can promise that.
         self.init_headers({"cache-control": "no-cache", "connection": "close", "x-accel-buffering": "no"})
-        self._source = source
+        self._generation = generation
         self._first = first
         self._rest = rest
         self._chunk_format = chunk_format
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         """Writes the stream."""
-        async with aclosing(self._source), aclosing(self._bodies()) as bodies:
+        async with aclosing(self._generation), aclosing(self._bodies()) as bodies:
             await send(
                 {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
             )

@@ -6,9 +6,10 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from minivllm_runtime.errors import InvalidParameter
+from minivllm_server.answer import AnswerChunks, new_identity, whole_answer
 from minivllm_server.chat_choices import ChatChoices
 from minivllm_server.exchange import ExchangeDependency
-from minivllm_server.generation import AnswerChunks, Generation, check_num_choices, new_identity
+from minivllm_server.generation import Generation, check_num_choices
 from minivllm_server.json_request import JSONRoute
 from minivllm_server.json_response import AsciiJSONResponse
 from minivllm_server.protocol.chat import ChatRequest, ChatResponse
@@ -45,16 +46,7 @@ async def create_chat_completion(
         )
         return await open_event_stream(generation, chunks)
     entries = [choices.whole(delta) for delta in await generation.collect()]
-    return AsciiJSONResponse(
-        {
-            "id": identity.id,
-            "object": "chat.completion",
-            "created": identity.created,
-            "model": identity.model,
-            "choices": entries,
-            "usage": generation.usage.usage().model_dump(),
-        }
-    )
+    return AsciiJSONResponse(whole_answer("chat.completion", identity, entries, generation.usage.usage()))
 
 
 class _ToolUse(NamedTuple):
