@@ -6,6 +6,8 @@ from minivllm_bench.cli import main
 
 pytest.importorskip("minivllm_runtime")
 
+LIMITS = {"max_num_seqs": 4, "max_num_batched_tokens": 8, "max_model_len": 64, "max_num_waiting": 9}
+
 
 @pytest.mark.slow
 def test_a_calibration_is_read_by_truth_and_by_simulate(tiny_llama, tmp_path, capsys):
@@ -21,7 +23,10 @@ def test_a_calibration_is_read_by_truth_and_by_simulate(tiny_llama, tmp_path, ca
     throughput = report["rows"][0]
     assert throughput["name"] == "output tokens/s"
     assert abs(throughput["difference"]) < 0.5
-    assert main(["simulate", "--cost", str(cost), "--requests", "5", "--no-run-ahead"]) == 0
+    simulated = tmp_path / "simulated.json"
+    assert main(["simulate", "--cost", str(cost), "--requests", "5", "--json", str(simulated)]) == 0
+    settings = json.loads(simulated.read_text())["settings"]
+    assert (settings["max_num_batched_tokens"], settings["run_ahead"]) == (512, False)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +46,14 @@ def test_a_bad_value_is_one_line_and_status_2(arguments, named, tmp_path, capsys
     settings = {"model": "smollm2", "dtype": "float32", "device": "cpu", "num_threads": 1}
     cost = tmp_path / "cost.json"
     cost.write_text(
-        json.dumps({"schema": 1, "settings": settings, "cost": {"base_s": 1.0, "token_curve": None}})
+        json.dumps(
+            {
+                "schema": 2,
+                "settings": settings,
+                "engine": {"config": LIMITS, "num_blocks": 9, "block_size": 4},
+                "cost": {"base_s": 1.0, "token_curve": None},
+            }
+        )
     )
     readme = tmp_path / "README.md"
     readme.write_text("# No cost")

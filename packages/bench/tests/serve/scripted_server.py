@@ -4,35 +4,36 @@ import json
 import socketserver
 import sys
 import threading
-import time
 from http.server import BaseHTTPRequestHandler
 
 
 class Script:
-    """What the server does next; requests are kept, in the order in which they ended.
+    """What the server does next; requests are kept, in the order in which they came.
 
     Attributes:
         piece_bytes: The stream is written in pieces of so many bytes; None: an event at a time.
-        gap_s: Pause before each chunk.
         tokens: Tokens that usage claims; None: those asked for.
         cut_after: The connection is dropped after so many chunks; None: never.
         error_after: An error event takes the place of this chunk; None: never.
         refuse_every: Every so-manieth completion is answered with 503; 0: none.
+        is_silent: No completion is answered at all.
+        meeting: Completions are answered when so many are there as meet here; None: each for itself.
+        most_waiting: Most completions that had to be answered at once.
     """
 
     def __init__(self):
         self.piece_bytes = None
-        self.gap_s = 0.0
         self.tokens = None
         self.cut_after = None
         self.error_after = None
         self.refuse_every = 0
         self.has_usage = True
         self.has_done = True
+        self.is_silent = False
+        self.meeting = None
         self.lock = threading.Lock()
-        self.num_started = 0
-        self.num_open = 0
-        self.most_open = 0
+        self.num_waiting = 0
+        self.most_waiting = 0
         self.requests = []
 
 
@@ -52,19 +53,20 @@ class Handler(BaseHTTPRequestHandler):
         script = self.server.script
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         with script.lock:
-            script.num_started += 1
-            number = script.num_started
-            script.num_open += 1
-            script.most_open = max(script.most_open, script.num_open)
-        try:
-            if script.refuse_every and number % script.refuse_every == 0:
-                self._answer(503, {"error": {"message": "full"}})
-            else:
-                self._stream(script, body)
-        finally:
-            with script.lock:
-                script.num_open -= 1
-                script.requests.append((body, dict(self.headers)))
+            script.requests.append((body, dict(self.headers)))
+            number = len(script.requests)
+            script.num_waiting += 1
+            script.most_waiting = max(script.most_waiting, script.num_waiting)
+        if script.meeting is not None:
+            script.meeting.wait(30)
+        with script.lock:  # before the client can send the next one
+            script.num_waiting -= 1
+        if script.is_silent:
+            self.rfile.read(1)  # until the client hangs up
+        elif script.refuse_every and number % script.refuse_every == 0:
+            self._answer(503, {"error": {"message": "full"}})
+        else:
+            self._stream(script, body)
 
     def _answer(self, status, content):
         data = json.dumps(content).encode()
@@ -78,7 +80,6 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         for index in range(body["max_tokens"]):
-            time.sleep(script.gap_s)
             if index == script.cut_after:
                 self.close_connection = True
                 return

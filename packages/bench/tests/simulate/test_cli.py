@@ -20,6 +20,14 @@ def test_a_workload_is_simulated(tmp_path, capsys):
     assert "output tokens/s" in capsys.readouterr().out
 
 
+def test_the_json_names_the_limits_that_were_left_open(tmp_path):
+    path = tmp_path / "x.json"
+    rows(path, "--num-blocks", "64")
+    settings = json.loads(path.read_text())["settings"]
+    assert (settings["num_blocks"], settings["max_num_seqs"], settings["run_ahead"]) == (64, 256, True)
+    assert "prefill_chunk_size" not in settings
+
+
 def test_a_sweep_is_a_row_per_value(tmp_path):
     found = rows(tmp_path / "x.json", "--sweep", "max_num_seqs=1,8", "--cost", "constant:0.1")
     assert [row["max_num_seqs"] for row in found] == [1, 8]

@@ -6,6 +6,7 @@ from minivllm_bench.errors import InvalidSetting
 from minivllm_bench.model_configs import CONFIGS
 from minivllm_bench.simulate.devices import DEVICES
 from minivllm_bench.simulate.specs import (
+    Cost,
     parse_admission,
     parse_arrivals,
     parse_classes,
@@ -44,8 +45,8 @@ from minivllm_scheduler.simulation import (
         (parse_arrivals, "closed:4:1.5", ClosedLoop(4, 1.5)),
         (parse_shared_prefixes, None, None),
         (parse_shared_prefixes, "3:400", SharedPrefixes(3, 400)),
-        (parse_cost, "constant:0.5", ConstantCost(0.5)),
-        (parse_cost, "linear:base_s=1,per_token_s=1e-3", LinearCost(base_s=1.0, per_token_s=0.001)),
+        (parse_cost, "constant:0.5", Cost(ConstantCost(0.5))),
+        (parse_cost, "linear:base_s=1,per_token_s=1e-3", Cost(LinearCost(base_s=1.0, per_token_s=0.001))),
         (parse_sweep, "num_blocks=5,7", ("num_blocks", (5, 7))),
         (parse_sweep, "watermark=0,0.1", ("watermark", (0.0, 0.1))),
         (parse_sweep, "victim=lifo,cost-aware", ("victim", ("lifo", "cost-aware"))),
@@ -72,18 +73,23 @@ def test_a_fair_share_is_a_new_one_each_time():
 def test_every_device_serves_every_model_within_a_second():
     for device in DEVICES:
         for model in CONFIGS:
-            step_s = parse_cost("--cost", f"roofline:{device}:{model}").step_s(StepLoad(1, 1, 1, 100, 100))
-            assert 0 < step_s < 1
+            cost = parse_cost("--cost", f"roofline:{device}:{model}")
+            assert 0 < cost.model.step_s(StepLoad(1, 1, 1, 100, 100)) < 1
+            assert cost.engine is None
 
 
 def test_a_roofline_can_be_of_any_device_and_any_model(tmp_path):
     load = StepLoad(8, 8, 8, 8000, 8000)
-    named = parse_cost("--cost", "roofline:h100:llama-3.2-1b")
-    assert parse_cost("--cost", "roofline:989e12/3.35e12:llama-3.2-1b").step_s(load) == named.step_s(load)
+
+    def step_s(text):
+        return parse_cost("--cost", text).model.step_s(load)
+
+    named_s = step_s("roofline:h100:llama-3.2-1b")
+    assert step_s("roofline:989e12/3.35e12:llama-3.2-1b") == named_s
     config = dict(CONFIGS["llama-3.2-1b"])
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config))
-    assert parse_cost("--cost", f"roofline:h100:{path}").step_s(load) == named.step_s(load)
+    assert step_s(f"roofline:h100:{path}") == named_s
     del config["hidden_size"]
     path.write_text(json.dumps(config))
     with pytest.raises(InvalidSetting, match=r"config\.json .* no hidden_size"):

@@ -20,4 +20,4 @@ def server():
 
 @pytest.fixture
 def visitor(server):
-    return Visitor(Endpoint.parse(server.url), "m", timeout_s=10)
+    return Visitor(Endpoint.parse(server.url), "m", timeout_s=30)

@@ -7,7 +7,6 @@ import json
 import socketserver
 import sys
 import threading
-import time
 from http.server import BaseHTTPRequestHandler
 
 ERROR = {"error": {"message": "no", "type": "t", "param": None, "code": None}}
@@ -86,7 +85,9 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(500, ERROR)
             return
         if fault == "silent":
-            time.sleep(1)
+            self.rfile.read(1)  # until the client hangs up
+            return
+        if fault == "hangs up":
             return
         text = f"<{sum(body['prompt'])}:{body['max_tokens']}>"
         if fault == "changed":

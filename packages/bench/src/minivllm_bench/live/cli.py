@@ -85,10 +85,11 @@ def calibrate_engine(chosen: CalibrateOptions) -> None:
 
         return calibrate(measure, announce)
 
-    calibration, _ = _with_engine(settings, run)
+    calibration, engine = _with_engine(settings, run)
     Console().print(_table(calibration, settings, machine))
     if chosen.json_file is not None:
-        chosen.json_file.write_text(cost_file.to_json(calibration, settings, machine), encoding="utf-8")
+        report = cost_file.to_json(calibration, settings, engine, machine)
+        chosen.json_file.write_text(report, encoding="utf-8")
 
 
 def truth(chosen: TruthOptions) -> None:

@@ -8,6 +8,19 @@ from typing import Annotated, Final
 
 import typer
 
+from minivllm_scheduler import SchedulerConfig
+from minivllm_scheduler.simulation import SimulatedEngine
+
+ENGINE: Final = SimulatedEngine(
+    config=SchedulerConfig(
+        max_num_seqs=256, max_num_batched_tokens=2048, max_model_len=8192, max_num_waiting=1_000_000
+    ),
+    num_blocks=4096,
+    run_ahead=True,
+)
+"""What is simulated where neither an option nor a cost file says otherwise."""
+
+
 _LENGTH = "N, uniform:LOW:HIGH or lognormal:MEDIAN:SIGMA"
 
 Requests = Annotated[int, typer.Option(min=1, help="Requests of the workload.")]
@@ -20,7 +33,10 @@ JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the results
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulateOptions:
-    """What to simulate, and what to do with the results; the help of each option says what it is."""
+    """What to simulate, and what to do with the results; the help of each option says what it is.
+
+    None for a part of the engine is what the cost file says of it, else that of `ENGINE`.
+    """
 
     trace: Annotated[
         Path | None, typer.Option(help="A .csv or .jsonl file of requests, in place of a workload.")
@@ -45,32 +61,67 @@ class SimulateOptions:
     cost: Annotated[
         str,
         typer.Option(
-            help="constant:SECONDS, linear:TERM=SECONDS,…, roofline:DEVICE:MODEL or calibrate's .json file."
+            help="constant:SECONDS, linear:TERM=SECONDS,…, roofline:DEVICE:MODEL or calibrate's .json file, "
+            "which also brings the limits of its engine as defaults."
         ),
     ] = "roofline:h100:llama-3.1-8b"
     host_s: Annotated[float, typer.Option(help="Host seconds per step, on top of the cost.")] = 0.0
-    num_blocks: Annotated[int, typer.Option(min=1, help="KV blocks in the pool.")] = 4096
-    block_size: Annotated[int, typer.Option(min=1, help="Tokens per block.")] = 16
-    prefix_caching: Annotated[bool, typer.Option(help="Compute equal prefixes once.")] = True
-    run_ahead: Annotated[bool, typer.Option(help="Schedule the next step while one is on the device.")] = True
-    max_num_seqs: Annotated[int, typer.Option(help="Most requests running at once.")] = 256
-    max_num_batched_tokens: Annotated[int, typer.Option(help="Token budget of a step.")] = 2048
-    max_model_len: Annotated[int, typer.Option(help="Most tokens of a request.")] = 8192
-    max_num_waiting: Annotated[int, typer.Option(help="Most requests waiting; more are refused.")] = 1_000_000
+    num_blocks: Annotated[
+        int | None, typer.Option(min=1, help="KV blocks in the pool.", show_default=str(ENGINE.num_blocks))
+    ] = None
+    block_size: Annotated[
+        int | None, typer.Option(min=1, help="Tokens per block.", show_default=str(ENGINE.block_size))
+    ] = None
+    prefix_caching: Annotated[
+        bool | None, typer.Option(help="Compute equal prefixes once.", show_default="on")
+    ] = None
+    run_ahead: Annotated[
+        bool | None,
+        typer.Option(help="Schedule the next step while one is on the device.", show_default="on"),
+    ] = None
+    max_num_seqs: Annotated[
+        int | None,
+        typer.Option(help="Most requests running at once.", show_default=str(ENGINE.config.max_num_seqs)),
+    ] = None
+    max_num_batched_tokens: Annotated[
+        int | None,
+        typer.Option(help="Token budget of a step.", show_default=str(ENGINE.config.max_num_batched_tokens)),
+    ] = None
+    max_model_len: Annotated[
+        int | None,
+        typer.Option(help="Most tokens of a request.", show_default=str(ENGINE.config.max_model_len)),
+    ] = None
+    max_num_waiting: Annotated[
+        int | None,
+        typer.Option(
+            help="Most requests waiting; more are refused.", show_default=str(ENGINE.config.max_num_waiting)
+        ),
+    ] = None
     prefill_chunk_size: Annotated[
-        int | None, typer.Option(help="Most tokens of one request in a step; not given, the whole budget.")
+        int | None,
+        typer.Option(help="Most tokens of one request in a step.", show_default="the whole budget"),
     ] = None
     order: Annotated[
         str,
         typer.Option(help="Who waits in front: fcfs, priority[:AGEING_S] or fair-share[:TENANT=WEIGHT…]."),
     ] = "fcfs"
     max_overtaking: Annotated[
-        int, typer.Option(help="Requests that may pass the oldest one in a row, whatever the order.")
-    ] = 256
+        int | None,
+        typer.Option(
+            help="Requests that may pass the oldest one in a row, whatever the order.",
+            show_default=str(ENGINE.config.max_overtaking),
+        ),
+    ] = None
     admission: Annotated[
         str, typer.Option(help="Room that an admission must leave: watermark or reserve-all.")
     ] = "watermark"
-    watermark: Annotated[float, typer.Option(help="Share of the pool that an admission leaves free.")] = 0.01
+    watermark: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of the pool that an admission leaves free.",
+            show_default=str(ENGINE.config.watermark),
+        ),
+    ] = None
     victim: Annotated[str, typer.Option(help="Who is preempted: lifo, least-computed or cost-aware.")] = (
         "lifo"
     )

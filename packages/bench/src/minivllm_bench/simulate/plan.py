@@ -3,9 +3,10 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from itertools import product
+from typing import Any, Final
 
 from minivllm_bench.errors import InvalidSetting
-from minivllm_bench.simulate.options import SimulateOptions
+from minivllm_bench.simulate.options import ENGINE, SimulateOptions
 from minivllm_bench.simulate.results import Swept
 from minivllm_bench.simulate.runner import PlannedRun
 from minivllm_bench.simulate.specs import (
@@ -23,6 +24,10 @@ from minivllm_scheduler import SchedulerConfig
 from minivllm_scheduler.simulation import MultiTurn, SimulatedEngine, SyntheticWorkload, Workload, read_trace
 
 MAX_SWEEPS = 2
+ENGINE_PARTS: Final = ("num_blocks", "block_size", "prefix_caching", "run_ahead")
+"""Options that are fields of a `SimulatedEngine`."""
+SCHEDULER_LIMITS: Final = tuple(field.name for field in dataclasses.fields(SchedulerConfig))
+"""Options that are fields of its `SchedulerConfig`."""
 
 
 def plan(options: SimulateOptions) -> tuple[PlannedRun, ...]:
@@ -33,15 +38,7 @@ def plan(options: SimulateOptions) -> tuple[PlannedRun, ...]:
         SchedulerError: A number is outside its limits.
         OSError: A file cannot be read.
     """
-    return tuple(
-        PlannedRun(
-            swept=swept,
-            engine=_engine(changed),
-            cost=parse_cost("--cost", changed.cost),
-            workload=_workload(changed),
-        )
-        for swept, changed in _points(options)
-    )
+    return tuple(_planned(swept, changed) for swept, changed in _points(options))
 
 
 def _points(options: SimulateOptions) -> Sequence[tuple[Mapping[str, Swept], SimulateOptions]]:
@@ -56,6 +53,13 @@ def _points(options: SimulateOptions) -> Sequence[tuple[Mapping[str, Swept], Sim
         changed = dataclasses.replace(options, **swept)  # type: ignore[arg-type]
         points.append((swept, changed))
     return points
+
+
+def _planned(swept: Mapping[str, Swept], options: SimulateOptions) -> PlannedRun:
+    cost, calibrated = parse_cost("--cost", options.cost)
+    return PlannedRun(
+        swept=swept, engine=_engine(options, calibrated or ENGINE), cost=cost, workload=_workload(options)
+    )
 
 
 def _workload(options: SimulateOptions) -> Workload:
@@ -74,23 +78,18 @@ def _workload(options: SimulateOptions) -> Workload:
     )
 
 
-def _engine(options: SimulateOptions) -> SimulatedEngine:
-    return SimulatedEngine(
-        config=SchedulerConfig(
-            max_num_seqs=options.max_num_seqs,
-            max_num_batched_tokens=options.max_num_batched_tokens,
-            max_model_len=options.max_model_len,
-            max_num_waiting=options.max_num_waiting,
-            watermark=options.watermark,
-            prefill_chunk_size=options.prefill_chunk_size,
-            max_overtaking=options.max_overtaking,
-        ),
-        num_blocks=options.num_blocks,
-        block_size=options.block_size,
-        prefix_caching=options.prefix_caching,
+def _engine(options: SimulateOptions, defaults: SimulatedEngine) -> SimulatedEngine:
+    """`defaults` with everything changed that the options name."""
+    return dataclasses.replace(
+        defaults,
+        config=dataclasses.replace(defaults.config, **_given(options, SCHEDULER_LIMITS)),
         order=parse_order("--order", options.order),
         victim=parse_victim("--victim", options.victim),
         admission=parse_admission("--admission", options.admission),
-        run_ahead=options.run_ahead,
         host_s=options.host_s,
+        **_given(options, ENGINE_PARTS),
     )
+
+
+def _given(options: SimulateOptions, names: Sequence[str]) -> dict[str, Any]:
+    return {name: value for name in names if (value := getattr(options, name)) is not None}

@@ -6,7 +6,7 @@ Every function raises `InvalidSetting`, with the option, the text and what is al
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from minivllm_bench.errors import InvalidSetting
 from minivllm_bench.live.cost_file import read_cost_file
@@ -41,6 +41,7 @@ from minivllm_scheduler.simulation import (
     RequestClass,
     RooflineCost,
     SharedPrefixes,
+    SimulatedEngine,
     UniformLength,
 )
 from minivllm_scheduler.simulation.linear_cost import WEIGHTS
@@ -88,17 +89,25 @@ def parse_shared_prefixes(option: str, text: str | None) -> SharedPrefixes | Non
     return _built(option, text, lambda: SharedPrefixes(int(groups), int(tokens)))
 
 
-def parse_cost(option: str, text: str) -> CostModel:
+class Cost(NamedTuple):
+    """What a step costs, and of which engine that was measured; None for a model that was not."""
+
+    model: CostModel
+    engine: SimulatedEngine | None = None
+
+
+def parse_cost(option: str, text: str) -> Cost:
     """`constant:SECONDS`, `linear:TERM=SECONDS,…`, `roofline:DEVICE:MODEL` or the `.json` file of a calibration."""
     kind, _, rest = text.partition(":")
     if kind == "constant":
-        return _built(option, text, lambda: ConstantCost(float(rest)))
+        return Cost(_built(option, text, lambda: ConstantCost(float(rest))))
     if kind == "linear":
-        return _parse_linear(option, text, rest)
+        return Cost(_parse_linear(option, text, rest))
     if kind == "roofline":
-        return _parse_roofline(option, text, rest)
+        return Cost(_parse_roofline(option, text, rest))
     if text.endswith(".json"):
-        return read_cost_file(Path(text)).cost
+        calibrated = read_cost_file(Path(text))
+        return Cost(calibrated.cost, calibrated.engine)
     raise _refusal(
         option,
         text,

@@ -105,9 +105,10 @@ class Traffic:
         self._end_s = 0.0
 
     async def run(self) -> TrafficLog:
-        """Go on for the planned time, then wait for the last answers."""
+        """Look at the server, go on for the planned time, then wait for the last answers."""
+        metrics = await self._observe({})
         self._end_s = time.monotonic() + self._plan.duration_s
-        watcher = asyncio.create_task(self._watch())
+        watcher = asyncio.create_task(self._watch(metrics))
         async with asyncio.TaskGroup() as group:
             group.create_task(self._send_bursts())
             for number in range(self._plan.num_visitors):
@@ -153,19 +154,22 @@ class Traffic:
                 self._log.add(BURST, visit)
             await asyncio.sleep(min(self._plan.burst_every_s, max(self._end_s - time.monotonic(), 0)))
 
-    async def _watch(self) -> None:
-        """Every second: is the server healthy and quick to say so, does a counter fall, how much memory is used."""
-        metrics: dict[str, float] = {}
+    async def _watch(self, metrics: dict[str, float]) -> None:
         while True:
-            begun_s = time.monotonic()
-            metrics = await self._look(metrics)
-            now_s = time.monotonic()
-            if now_s - begun_s > _SLOW_PAGE_S:
-                self._log.add_fault(f"/health and /metrics took {now_s - begun_s:.1f} s")
-            used = self._read_memory()
-            if used is not None:
-                self._log.samples.append(MemorySample(now_s, used))
             await asyncio.sleep(_WATCH_EVERY_S)
+            metrics = await self._observe(metrics)
+
+    async def _observe(self, before: dict[str, float]) -> dict[str, float]:
+        """Is the server healthy and quick to say so, does a counter fall, how much memory is used."""
+        begun_s = time.monotonic()
+        metrics = await self._look(before)
+        now_s = time.monotonic()
+        if now_s - begun_s > _SLOW_PAGE_S:
+            self._log.add_fault(f"/health and /metrics took {now_s - begun_s:.1f} s")
+        used = self._read_memory()
+        if used is not None:
+            self._log.samples.append(MemorySample(now_s, used))
+        return metrics
 
     async def _look(self, before: dict[str, float]) -> dict[str, float]:
         try:
