@@ -62,12 +62,14 @@ def is_running(pid):
         return False
 
 
-def seconds_until(condition):
-    started = time.monotonic()
+def becomes_true(condition):
+    """Whether a condition that another process makes true holds within more time than any machine needs."""
+    deadline = time.monotonic() + 30
     while not condition():
-        assert time.monotonic() - started < 10
+        if time.monotonic() > deadline:
+            return False
         time.sleep(0.01)
-    return time.monotonic() - started
+    return True
 
 
 def test_answers_equal_those_of_the_engine_in_this_process():
@@ -102,19 +104,16 @@ def test_refusals_and_aborts_cross_the_border():
     run(scenario)
 
 
-def test_a_killed_engine_is_noticed_within_a_second():
+def test_a_killed_engine_is_noticed():
     async def scenario(engine):
         async def generate_and_kill():
             ids = await engine.encode(PROMPTS[0])
             submission = await engine.submit([ids], SamplingParams(max_tokens=400), request_id="doomed")
-            killed_at = None
-            try:
-                async for _ in submission:
-                    if killed_at is None:
-                        os.kill(engine._connection._process.pid, signal.SIGKILL)
-                        killed_at = time.monotonic()
-            finally:
-                assert time.monotonic() - killed_at < 1
+            deltas = aiter(submission)
+            await anext(deltas)
+            os.kill(engine._connection._process.pid, signal.SIGKILL)
+            async for _ in deltas:
+                pass
 
         with pytest.raises(EngineDead, match="the engine process ended"):
             await generate_and_kill()
@@ -125,7 +124,7 @@ def test_a_killed_engine_is_noticed_within_a_second():
     run(scenario)
 
 
-def test_the_engine_ends_within_a_second_of_its_parent():
+def test_the_engine_ends_with_its_parent():
     program = f"""
 from minivllm_runtime.config import EngineConfig
 from minivllm_runtime.engine.process.engine_process import EngineProcess
@@ -139,7 +138,7 @@ input()
         engine_pid = int(parent.stdout.readline())
         assert is_running(engine_pid)
         parent.kill()
-        assert seconds_until(lambda: not is_running(engine_pid)) < 1
+        assert becomes_true(lambda: not is_running(engine_pid))
 
 
 @pytest.mark.parametrize(
@@ -158,7 +157,7 @@ def test_what_keeps_an_engine_from_starting_is_raised_here(settings, error, mess
 def test_the_log_says_when_the_engine_process_ended_unasked(caplog):
     killed = EngineProcess.spawn(EngineConfig(**SETTINGS))
     os.kill(killed.pid, signal.SIGKILL)
-    seconds_until(lambda: caplog.records)
+    assert becomes_true(lambda: caplog.records)
     killed.close()
     EngineProcess.spawn(EngineConfig(**SETTINGS)).close()
     assert [record.getMessage() for record in caplog.records] == [
@@ -166,14 +165,16 @@ def test_the_log_says_when_the_engine_process_ended_unasked(caplog):
     ]
 
 
-def test_who_spawns_can_refuse_a_model_before_its_weights_are_read():
+def test_who_spawns_can_refuse_a_model_before_its_weights_are_read(monkeypatch, tmp_path):
     def refuse(model_config):
         raise InvalidParameter("max_tokens", f"more than {model_config.max_position_embeddings}")
 
     stages = []
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     with pytest.raises(InvalidParameter, match="more than 8192"):
         AsyncEngine.build(CONFIG, progress=lambda *stage: stages.append(stage), on_model=refuse)
     assert stages == []
+    assert not list(tmp_path.glob("minivllm-*"))
 
 
 def test_a_program_whose_parent_is_gone_before_it_asked_for_anything_ends_quietly():

@@ -5,6 +5,7 @@ parent closes standard input, or dies and leaves it closed, the process ends at 
 """
 
 import os
+import secrets
 import shutil
 import sys
 import tempfile
@@ -33,7 +34,8 @@ def main() -> int:
     if not line:  # the parent is gone already
         return 1
     config = msgspec.json.decode(line, type=EngineConfig)
-    folder = Path(tempfile.mkdtemp(prefix="minivllm-"))
+    # Created when it is needed: who kills us while we load leaves nothing behind.
+    folder = Path(tempfile.gettempdir(), f"minivllm-{secrets.token_hex(8)}")
     threading.Thread(target=_end_with_parent, args=(folder,), daemon=True).start()
     try:
         built = build_engine(
@@ -41,6 +43,7 @@ def main() -> int:
             progress=lambda *stage: _announce(parent, Loading(*stage)),
             on_model=lambda model_config: _announce(parent, Opened(model_config)),
         )
+        folder.mkdir(mode=0o700)
         return _serve(built, f"ipc://{folder}/engine", parent)
     except InvalidParameter as error:
         _announce(parent, Failed("InvalidParameter", str(error), error.param))
