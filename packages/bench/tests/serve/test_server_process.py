@@ -53,7 +53,7 @@ def children():
 
 def test_a_server_that_never_gets_healthy_is_stopped():
     before = children()
-    with pytest.raises(EngineFailed, match="not healthy after 0.2 s"):
+    with pytest.raises(EngineFailed, match=r"not healthy after 0\.2 s"):
         start("sleep {port}", timeout_s=0.2)  # for hours
     assert children() == before
 
