@@ -13,7 +13,7 @@ import httpx
 import torch
 
 from minivllm_runtime.engine.async_engine import AsyncEngine
-from minivllm_runtime.engine.builder import assemble_engine
+from minivllm_runtime.engine.builder import BuiltEngine, assemble_engine
 from minivllm_runtime.models.model_config import ModelConfig
 from minivllm_runtime.tokenizer import Tokenizer
 from minivllm_server.listener import bind, url_of
@@ -42,9 +42,9 @@ def eventually(condition: Callable[[], bool], *, pause_s: float = 0.002) -> bool
     return True
 
 
-def tape_engine(
+def assemble_tape(
     settings: ServerSettings, *, context: int, tokenizer: Tokenizer | None = None
-) -> tuple[AsyncEngine, TapeModel]:
+) -> tuple[BuiltEngine, TapeModel]:
     """An engine in which everything but the weights is real, and its model."""
     tokenizer = tokenizer or byte_tokenizer()
     vocab_size = tokenizer.vocab_size + NUM_PADDED_ROWS
@@ -70,7 +70,7 @@ def tape_engine(
         dtype=torch.float32,
         device=torch.device("cpu"),
     )
-    return AsyncEngine(built), model
+    return built, model
 
 
 class TapeServer:
@@ -91,7 +91,8 @@ class TapeServer:
             "max_num_seqs": 8,
         }
         self.settings = ServerSettings(**(defaults | settings))
-        self.engine, self.model = tape_engine(self.settings, context=context, tokenizer=tokenizer)
+        built, self.model = assemble_tape(self.settings, context=context, tokenizer=tokenizer)
+        self.engine = AsyncEngine(built)
         self._listener = bind("127.0.0.1", 0)
         self.url = url_of(self._listener)
         self.port: int = self._listener.getsockname()[1]

@@ -1,11 +1,15 @@
 """A failing request fails alone, a failing engine says so: C31."""
 
+import math
+import signal
+
 import pytest
 
 from minivllm_runtime.tokenizer import Tokenizer
 
 from .byte_tokens import byte_tokenizer, ids_of
-from .harness import eventually
+from .harness import PATH, eventually
+from .tape_process import tape_process
 from .wire_client import expect_error, unwrap_error
 
 SERVER = {"context": 512}
@@ -144,6 +148,47 @@ def test_a_dead_engine_fails_fast_and_says_so(launch, breaks):
         unwrap_error(answer.json())
     assert server.client.get("/v1/models").status_code == 200
     assert server.model.pace.num_begun == num_steps
+
+
+def asked_anew(server, ask, num_connections=8):
+    """What `ask` makes of so many connections, whichever process takes them."""
+    answers = []
+    for _ in range(num_connections):
+        with server.connect() as client:
+            answers.append(ask(client))
+    return answers
+
+
+def test_a_fault_in_one_step_fails_its_requests_in_every_process_and_no_later_one():
+    with tape_process(api_processes=2) as server, server.streams(6, max_tokens=30_000) as streams:
+        server.fail_once()
+        server.allow(math.inf)
+        for stream in streams:
+            assert "broken once" in read_failed_stream(stream)["message"]
+        assert {answer.status_code for answer in asked_anew(server, complete)} == {200}
+        assert {answer.status_code for answer in asked_anew(server, read_health)} == {200}
+
+
+def test_a_fault_in_every_step_is_the_end_of_the_engine_for_every_process():
+    with tape_process(api_processes=2) as server, server.streams(6, max_tokens=30_000) as streams:
+        server.break_down()
+        server.allow(math.inf)
+        for stream in streams:
+            assert "broken for good" in read_failed_stream(stream)["message"]
+        assert eventually(lambda: {each.status_code for each in asked_anew(server, read_health)} == {503})
+        for answer in asked_anew(server, complete):
+            assert expect_error(answer, 503)["code"] == "engine_dead"
+        server.signal(signal.SIGTERM)
+        code, _ = server.wait()
+        assert code == 0
+
+
+def complete(client):
+    return client.post(PATH, json={"prompt": "a", "max_tokens": 2})
+
+
+def read_health(client):
+    return client.get("/health")
 
 
 def test_equal_request_ids_do_not_meet(server):

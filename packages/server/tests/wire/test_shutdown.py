@@ -1,63 +1,15 @@
 """A signal ends a server gracefully; a port is served once."""
 
-import contextlib
 import json
-import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
-import httpx
 import pytest
 
 from .harness import PATH, eventually
+from .tape_process import ENVIRONMENT, tape_process
 from .wire_client import RawConnection, Stream, expect_error, raw_request, unwrap_error
-
-ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("MINIVLLM_")}
-
-
-class TapeProcess:
-    """A server in a process of its own; its model is held."""
-
-    def __init__(self, process: subprocess.Popen, client: httpx.Client) -> None:
-        self.client = client
-        self._process = process
-
-    def allow(self, num_steps: float) -> None:
-        """So many steps more."""
-        self._process.stdin.write(f"{num_steps}\n")
-        self._process.stdin.flush()
-
-    def signal(self, number: int) -> None:
-        self._process.send_signal(number)
-
-    def wait(self) -> tuple[int, str]:
-        """Exit code and what was written to stderr."""
-        _, stderr = self._process.communicate(timeout=60)
-        return self._process.returncode, stderr
-
-
-@contextlib.contextmanager
-def tape_process(**settings) -> Iterator[TapeProcess]:
-    settings = {"served_model_name": "scripted", "num_blocks": 3000, **settings}
-    with subprocess.Popen(
-        [sys.executable, "-m", f"{Path(__file__).parent.name}.serve_tape", json.dumps(settings)],
-        cwd=Path(__file__).parents[1],
-        env=ENVIRONMENT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            url = process.stdout.readline().strip()
-            assert url, process.stderr.read()
-            with httpx.Client(base_url=url, timeout=30, trust_env=False) as client:
-                yield TapeProcess(process, client)
-        finally:
-            process.kill()
 
 
 def test_sigterm_lets_open_requests_finish_and_refuses_new_ones():
@@ -92,9 +44,21 @@ def test_whole_answers_and_what_waits_finish_too(launch, n):
         assert all(len(choice["text"]) == 500 for choice in answer.json()["choices"])
 
 
-def test_requests_that_outlive_the_drain_timeout_get_an_error():
+def test_every_one_of_several_processes_lets_its_requests_finish():
+    with tape_process(api_processes=2) as server, server.streams(6, max_tokens=2000) as streams:
+        server.signal(signal.SIGTERM)
+        server.allow(float("inf"))
+        for stream in streams:
+            list(stream)
+            assert stream.is_done
+            assert len(stream.text()) == 2000
+        assert server.wait() == (0, "")
+
+
+@pytest.mark.parametrize("api_processes", [1, 2])
+def test_requests_that_outlive_the_drain_timeout_get_an_error(api_processes):
     endless = {"prompt": "a", "max_tokens": 30_000}
-    with tape_process(drain_timeout_s=0.2) as server:
+    with tape_process(drain_timeout_s=0.2, api_processes=api_processes) as server:
         server.allow(float("inf"))
         request = raw_request(PATH, json.dumps(endless).encode())
         with (
@@ -130,16 +94,21 @@ def test_a_request_whose_body_never_came_gets_an_error():
     assert "Traceback" not in stderr
 
 
-def test_an_idle_server_ends_at_once():
-    with tape_process(drain_timeout_s=3600) as server:
+@pytest.mark.parametrize("api_processes", [1, 2])
+def test_an_idle_server_ends_at_once(api_processes):
+    with tape_process(drain_timeout_s=3600, api_processes=api_processes) as server:
         assert server.client.get("/health").status_code == 200
         server.signal(signal.SIGINT)
         assert server.wait() == (0, "")
 
 
-def test_a_second_server_on_the_port_says_so_in_one_line(server):
+@pytest.mark.parametrize("api_processes", ["1", "2"])
+def test_a_second_server_on_the_port_says_so_in_one_line(server, api_processes):
     second = subprocess.run(
-        [sys.executable, "-m", "minivllm_server", "serve", "--port", str(server.port)],
+        [
+            *(sys.executable, "-m", "minivllm_server", "serve"),
+            *("--port", str(server.port), "--api-processes", api_processes),
+        ],
         capture_output=True,
         text=True,
         timeout=60,
