@@ -12,55 +12,80 @@ from minivllm_runtime.engine.builder import assemble_engine
 from minivllm_runtime.engine.messages import AbortRequest, Accepted, AddRequests, EngineRequest, Refused
 from minivllm_runtime.engine.process.engine_server import EngineServer
 from minivllm_runtime.engine.process.wire import FromEngine, ToEngine, decode_output, decode_reason, encode
+from minivllm_runtime.tokenizer import Tokenizer
 
 from ...scripted.byte_level import byte_level_tokenizer
 from ...scripted.model import ScriptedModel, scripted_config
 
+PATIENCE_S = 30
+"""More than anything takes that a test waits for."""
+
 
 class Gate(ScriptedModel):
-    """Waits before every forward pass until it may go on; fails for ever on request."""
+    """Waits before every forward pass until it may go on, or once for a message; fails for ever on request."""
 
     def __init__(self):
         super().__init__(list(b"some text"), prompt_length=3)
         self.entered = threading.Event()
         self.open = threading.Event()
+        self.router = None
+        self.waits_for_message = False
         self.broken = False
 
     def __call__(self, *step):
         self.entered.set()
-        assert self.open.wait(10)
+        assert self.open.wait(PATIENCE_S)
+        if self.waits_for_message:
+            self.waits_for_message = False
+            assert self.router.poll(PATIENCE_S * 1000)
         if self.broken:
             raise RuntimeError("the device is gone")
         return super().__call__(*step)
 
 
+class HeldTokenizer(Tokenizer):
+    """Tells what its tokens are when it is told to: the first grammar is compiled then."""
+
+    def __init__(self):
+        super().__init__(byte_level_tokenizer().backend, special_tokens={"eos_token": "<|im_end|>"})
+        self.may_compile = threading.Event()
+
+    def token_bytes(self, token_id):
+        assert self.may_compile.wait(PATIENCE_S)
+        return super().token_bytes(token_id)
+
+
 class Client:
-    """A DEALER with a patience of ten seconds."""
+    """A DEALER with some patience."""
 
     def __init__(self, context, address, *, introduces_itself=True):
         self.socket = context.socket(zmq.DEALER)
         self.socket.setsockopt(zmq.LINGER, 0)
-        self.socket.setsockopt(zmq.RCVTIMEO, 10_000)
+        self.socket.setsockopt(zmq.RCVTIMEO, PATIENCE_S * 1000)
         self.socket.connect(address)
         if introduces_itself:
             self.send(ToEngine.HELLO)
-        self.send(ToEngine.DESCRIBE)  # the answer says that the engine knows us
-        while self.socket.recv_multipart()[0] != FromEngine.DESCRIPTION:
-            pass
+        self.outputs_until_described()  # the answer says that the engine knows us
 
     def send(self, kind, payload=b""):
         self.socket.send_multipart((kind.value, payload))
 
-    def add(self, *request_ids, max_tokens=5):
-        requests = tuple(
-            EngineRequest(request_id=each, prompt_token_ids=(1, 2, 3), max_tokens=max_tokens, temperature=0.0)
-            for each in request_ids
-        )
+    def add(self, *request_ids, **changes):
+        settings = {"prompt_token_ids": (1, 2, 3), "max_tokens": 5, "temperature": 0.0, **changes}
+        requests = tuple(EngineRequest(request_id=each, **settings) for each in request_ids)
         self.send(ToEngine.ADD, encode(AddRequests(request_ids[0], requests)))
 
     def receive(self):
         kind, payload = self.socket.recv_multipart()
         return decode_reason(payload) if kind == FromEngine.DEATH else decode_output(payload)
+
+    def outputs_until_described(self):
+        """What the engine told us before it answers a question of now."""
+        self.send(ToEngine.DESCRIBE)
+        outputs = []
+        while (message := self.socket.recv_multipart())[0] != FromEngine.DESCRIPTION:
+            outputs.append(decode_output(message[1]))
+        return outputs
 
     def answer(self):
         """The next answer to an AddRequests, whatever else comes before it."""
@@ -81,7 +106,7 @@ class Client:
 
 
 @contextmanager
-def served(tmp_path, **settings):
+def served(tmp_path, tokenizer=None, **settings):
     """A served scripted model: (model, core, a function that connects a client, the server's thread)."""
     model = Gate()
     config = EngineConfig(
@@ -90,7 +115,7 @@ def served(tmp_path, **settings):
     built = assemble_engine(
         config,
         model,
-        byte_level_tokenizer(),
+        tokenizer or byte_level_tokenizer(),
         scripted_config(),
         dtype=torch.float32,
         device=torch.device("cpu"),
@@ -100,6 +125,7 @@ def served(tmp_path, **settings):
         socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         socket.setsockopt(zmq.LINGER, 0)
         socket.bind(address)
+        model.router = socket
         thread = threading.Thread(target=EngineServer(built.core, None, socket).serve)
         thread.start()
         clients = []
@@ -115,7 +141,7 @@ def served(tmp_path, **settings):
             if thread.is_alive():
                 model.broken = True
                 connect().add("the last one")
-                thread.join(10)
+                thread.join(PATIENCE_S)
             for client in clients:
                 client.socket.close()
 
@@ -164,10 +190,109 @@ def test_a_refused_request_stays_its_owner_s(tmp_path):
         owner, other = connect(), connect()
         owner.add("a")
         assert owner.answer() == Accepted("a")
+        assert model.entered.wait(PATIENCE_S)
+        model.waits_for_message = True
         other.add("a")
         model.open.set()
         assert isinstance(other.answer(), Refused)
         assert owner.token_ids("a") == {"a": list(b"some ")}
+
+
+def test_a_request_that_waits_for_its_grammar_is_nobody_s_until_it_is_accepted(tmp_path):
+    tokenizer = HeldTokenizer()
+    with served(tmp_path, tokenizer) as (model, _, connect, _):
+        owner, other = connect(), connect()
+        owner.add("a")
+        assert owner.answer() == Accepted("a")
+        other.add("a", json_schema='{"type": "boolean"}')
+        model.open.set()
+        assert owner.token_ids("a") == {"a": list(b"some ")}
+        tokenizer.may_compile.set()
+        assert other.answer() == Accepted("a")
+        assert bytes(other.token_ids("a")["a"]) == b"false"
+
+
+def test_nothing_is_left_of_a_request_that_was_refused_after_its_grammar_was_compiled(tmp_path):
+    with served(tmp_path) as (model, _, connect, _):
+        leaving, staying = connect(), connect()
+        leaving.add("a", json_schema='{"type": "nope"}')
+        assert isinstance(leaving.answer(), Refused)
+        leaving.add("b", max_tokens=100)
+        assert leaving.answer() == Accepted("b")
+        staying.add("a", max_tokens=80)
+        leaving.socket.close()
+        model.open.set()
+        assert staying.answer() == Accepted("a")
+        assert len(staying.token_ids("a")["a"]) == 80
+
+
+def test_a_client_that_is_gone_loses_what_waits_for_a_grammar(tmp_path):
+    with served(tmp_path, HeldTokenizer()) as (model, core, connect, _):
+        leaving, staying = connect(), connect()
+        leaving.add("a", "b", json_schema='{"type": "boolean"}')
+        leaving.outputs_until_described()
+        leaving.socket.close()
+        model.open.set()
+        staying.add("c", max_tokens=100)
+        assert staying.answer() == Accepted("c")
+        assert len(staying.token_ids("c")["c"]) == 100
+        while staying.receive().stats.num_waiting:
+            pass
+        assert not core.has_work
+
+
+def test_who_has_no_news_hears_of_steps_and_not_of_the_passing_of_time(tmp_path):
+    with served(tmp_path, HeldTokenizer(), max_num_batched_tokens=4) as (model, _, connect, _):
+        client, watcher = connect(), connect()
+        client.add("held", json_schema='{"type": "boolean"}')
+        client.outputs_until_described()
+        watcher.outputs_until_described()
+        for _ in range(5):  # each is answered between two passes of the loop
+            client.outputs_until_described()
+        assert watcher.outputs_until_described() == []
+        model.open.set()
+        client.add("a", max_tokens=100)
+        client.token_ids("a")
+        told = [output.stats.num_steps for output in watcher.outputs_until_described()]
+        assert told == [64]
+
+
+@pytest.mark.parametrize("run_ahead", [False, True], ids=["in order", "one step ahead"])
+@pytest.mark.parametrize("max_tokens", [1, 5])
+def test_how_long_a_request_waited_is_told_once_to_anybody(tmp_path, run_ahead, max_tokens):
+    settings = {"run_ahead": run_ahead, "max_num_seqs": 2, "max_num_batched_tokens": 2}
+    with served(tmp_path, **settings) as (model, _, connect, _):
+        clients = [connect() for _ in range(2)]
+        for number, client in enumerate(clients):
+            client.add(f"{number} a", max_tokens=max_tokens)
+            client.add(f"{number} b", max_tokens=max_tokens)
+        model.open.set()
+        queue_times_s = []
+        for client in clients:
+            ended = 0
+            while ended < 2:
+                output = client.receive()
+                queue_times_s += output.queue_times_s
+                ended += sum(token.finish_reason is not None for token in output.tokens)
+        for client in clients:
+            for output in client.outputs_until_described():
+                queue_times_s += output.queue_times_s
+        assert len(queue_times_s) == 4
+        assert min(queue_times_s) >= 0
+
+
+def test_how_long_a_request_waited_is_told_even_if_it_was_aborted_before_its_first_token(tmp_path):
+    with served(tmp_path, max_num_batched_tokens=4, max_num_seqs=2) as (model, _, connect, _):
+        client = connect()
+        client.add("a", prompt_token_ids=(1,) * 100)
+        assert client.answer() == Accepted("a")
+        assert model.entered.wait(PATIENCE_S)
+        client.send(ToEngine.ABORT, encode(AbortRequest("a")))
+        model.open.set()
+        queue_times_s = []
+        while not queue_times_s:
+            queue_times_s += client.receive().queue_times_s
+        assert len(queue_times_s) == 1
 
 
 def test_an_abort_ends_a_request_and_everybody_hears_that_the_engine_rests(tmp_path):
@@ -175,7 +300,7 @@ def test_an_abort_ends_a_request_and_everybody_hears_that_the_engine_rests(tmp_p
         client, watcher = connect(), connect()
         client.add("a", max_tokens=60)
         assert client.answer() == Accepted("a")
-        assert model.entered.wait(10)
+        assert model.entered.wait(PATIENCE_S)
         client.send(ToEngine.ABORT, encode(AbortRequest("a")))
         client.send(ToEngine.ABORT, encode(AbortRequest("never heard of")))
         model.open.set()
@@ -233,5 +358,5 @@ def test_everybody_hears_why_the_engine_died(tmp_path):
             while not isinstance(message := client.receive(), str):
                 pass
             assert message == "RuntimeError: the device is gone"
-        thread.join(10)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()

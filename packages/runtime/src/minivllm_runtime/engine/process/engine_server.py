@@ -10,8 +10,8 @@ import zmq
 from minivllm_runtime.engine.engine_core import EngineCore
 from minivllm_runtime.engine.messages import (
     AbortRequest,
+    Accepted,
     AddRequests,
-    EngineStats,
     Refused,
     StepOutput,
     TokenOutput,
@@ -49,9 +49,11 @@ class EngineServer:
         self._core = core
         self._description = description
         self._socket = socket
-        self._requests: dict[bytes, set[str]] = {}
+        self._requests: dict[bytes, set[str]] = {}  # accepted and not ended, by client
         self._owners: dict[str, bytes] = {}
-        self._unanswered: dict[str, bytes] = {}  # client by batch id
+        self._unanswered: dict[str, tuple[bytes, AddRequests]] = {}  # by batch id
+        self._queue_times_s: tuple[float, ...] = ()  # that nobody was told yet
+        self._last_told_step = 0
 
     def serve(self) -> str:
         """Work until the engine is dead; returns why it is. Clients were told."""
@@ -90,28 +92,32 @@ class EngineServer:
             case ToEngine.ADD:  # given up before, with requests that it may still wait for
                 self._send(client, FromEngine.DEATH, "the engine gave this client up: it read nothing")
             case ToEngine.ABORT:
-                self._abort([command := decode_abort(payload)])
+                command = decode_abort(payload)
+                for answer in self._core.execute([command]):
+                    del self._unanswered[answer.batch_id]  # nobody waits for it any more
                 self._forget(command.request_id)
         if not self._core.has_work:  # no step will tell them
-            self._tell_everybody(self._core.stats())
+            self._tell_everybody()
 
     def _add(self, client: bytes, command: AddRequests) -> None:
-        answers = self._core.execute([command])
-        if not any(isinstance(answer, Refused) for answer in answers):
-            for request in command.requests:
-                self._owners[request.request_id] = client
-                self._requests[client].add(request.request_id)
-        if answers:
-            self._send(client, FromEngine.OUTPUT, StepOutput(answers, (), self._core.stats()))
-        else:
-            self._unanswered[command.batch_id] = client
+        self._unanswered[command.batch_id] = (client, command)
+        self._pass_on(self._core.execute([command]))
+
+    def _pass_on(self, answers: Sequence[Accepted | Refused]) -> None:
+        """Tell clients what became of their batches; what is accepted is theirs from now on."""
+        for answer in answers:
+            if answer.batch_id not in self._unanswered:  # its client was given up a moment ago
+                continue
+            client, command = self._unanswered.pop(answer.batch_id)
+            if isinstance(answer, Accepted):
+                self._requests[client].update(request.request_id for request in command.requests)
+                self._owners |= {request.request_id: client for request in command.requests}
+            self._tell(client, answers=(answer,))
 
     def _deliver(self, outputs: Sequence[TokenOutput]) -> None:
         """Send each client what a step made for it."""
-        stats, queue_times_s = self._core.stats(), self._core.take_queue_times()
-        for answer in self._core.take_answers():
-            client = self._unanswered.pop(answer.batch_id)
-            self._send(client, FromEngine.OUTPUT, StepOutput((answer,), (), stats))
+        self._queue_times_s += self._core.take_queue_times()
+        self._pass_on(self._core.take_answers())
         shares: defaultdict[bytes, list[TokenOutput]] = defaultdict(list)
         for output in outputs:
             owner = self._owners.get(output.request_id)
@@ -121,23 +127,37 @@ class EngineServer:
             if output.finish_reason is not None:
                 self._forget(output.request_id)
         for client, share in shares.items():
-            # Any client may count the waiting of all, but only one.
-            self._send(client, FromEngine.OUTPUT, StepOutput((), tuple(share), stats, queue_times_s))
-            queue_times_s = ()
-        if stats.num_steps % _STEPS_BETWEEN_STATS == 0 or not self._core.has_work:
-            self._tell_everybody(self._core.stats())
+            self._tell(client, tokens=tuple(share))
+        steps_since = self._core.stats().num_steps - self._last_told_step
+        if steps_since >= _STEPS_BETWEEN_STATS or not self._core.has_work:
+            self._tell_everybody()
 
-    def _tell_everybody(self, stats: EngineStats) -> None:
+    def _tell_everybody(self) -> None:
+        self._last_told_step = self._core.stats().num_steps
         for client in tuple(self._requests):
-            self._send(client, FromEngine.OUTPUT, StepOutput((), (), stats))
+            self._tell(client)
 
-    def _send(self, client: bytes, kind: FromEngine, content: object) -> None:
+    def _tell(
+        self,
+        client: bytes,
+        answers: tuple[Accepted | Refused, ...] = (),
+        tokens: tuple[TokenOutput, ...] = (),
+    ) -> None:
+        """Send a client what is its own, and how the engine is. One of them all hears how long requests waited."""
+        output = StepOutput(answers, tokens, self._core.stats(), self._queue_times_s)
+        if self._send(client, FromEngine.OUTPUT, output):
+            self._queue_times_s = ()
+
+    def _send(self, client: bytes, kind: FromEngine, content: object) -> bool:
+        """Whether it is on its way; if not, the client is gone and so are its requests."""
         try:
             self._socket.send_multipart((client, kind.value, encode(content)), zmq.NOBLOCK)
         except zmq.ZMQError as error:
             if error.errno not in _CLIENT_IS_GONE:
                 raise
             self._lose(client)
+            return False
+        return True
 
     def _lose(self, client: bytes) -> None:
         lost = self._requests.pop(client, set())
@@ -145,11 +165,11 @@ class EngineServer:
             _log.warning("a client is gone, with %d requests open", len(lost))
         for request_id in lost:
             del self._owners[request_id]
-        self._abort([AbortRequest(request_id) for request_id in lost])
-
-    def _abort(self, commands: Sequence[AbortRequest]) -> None:
-        for answer in self._core.execute(commands):
-            del self._unanswered[answer.batch_id]  # nobody waits for it any more
+        unanswered = [command for owner, command in self._unanswered.values() if owner == client]
+        for command in unanswered:
+            del self._unanswered[command.batch_id]
+            lost |= {request.request_id for request in command.requests}
+        self._core.execute([AbortRequest(request_id) for request_id in lost])
 
     def _forget(self, request_id: str) -> None:
         owner = self._owners.pop(request_id, None)
