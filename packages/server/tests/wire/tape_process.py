@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import IO
 
 import httpx
 
@@ -69,7 +70,7 @@ class TapeProcess:
 
 
 @contextlib.contextmanager
-def tape_process(**settings) -> Iterator[TapeProcess]:
+def tape_process(stderr: int | IO[str] = subprocess.PIPE, **settings) -> Iterator[TapeProcess]:
     """Settings as for `minivllm serve`."""
     defaults = {"served_model_name": "scripted", "num_blocks": 3000, "log_level": "warning"}
     with subprocess.Popen(
@@ -83,12 +84,12 @@ def tape_process(**settings) -> Iterator[TapeProcess]:
         env=ENVIRONMENT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=stderr,
         text=True,
     ) as process:
         try:
             url = process.stdout.readline().strip()
-            assert url, process.stderr.read()
+            assert url, process.communicate()[1]
             with httpx.Client(base_url=url, timeout=30, trust_env=False) as client:
                 yield TapeProcess(process, client)
         finally:

@@ -2,7 +2,10 @@
 
 import json
 import logging
+import math
 import os
+import signal
+from pathlib import Path
 
 import httpx
 import pytest
@@ -11,6 +14,7 @@ from minivllm_server.logs import JsonFormatter, LineHandler
 
 from .byte_tokens import EOS, ids_of
 from .harness import PATH, eventually
+from .tape_process import tape_process
 from .wire_client import RawConnection, raw_request
 
 SERVER = {"context": 40_000, "trusted_proxy": ("127.0.0.1",), "api_key": ("ann:a-secret",)}
@@ -112,3 +116,19 @@ def test_a_client_that_left_is_logged(server, lines):
         assert server.runs(1)
     (line,) = lines(1)
     assert line["status"] == 499
+
+
+@pytest.mark.parametrize("api_processes", [1, 2])
+def test_a_full_disk_loses_the_log_and_nothing_else(api_processes):
+    with (
+        Path("/dev/full").open("w") as full,
+        tape_process(stderr=full, log_level="info", api_processes=api_processes) as server,
+    ):
+        server.allow(math.inf)
+        for _ in range(4):
+            with server.connect() as client:
+                assert client.post(PATH, json={"prompt": "a", "max_tokens": 2}).status_code == 200
+                assert client.post(PATH, content=b"{").status_code == 400
+        server.signal(signal.SIGTERM)
+        code, _ = server.wait()
+        assert code == 0
