@@ -34,7 +34,9 @@ from ..scripted.byte_level import byte_level_tokenizer
 
 BLOCK_SIZE = 16
 ALLOWED = 1.5
-NUM_PROMPT_TOKENS, NUM_TOKENS = 16, 20
+NUM_PROMPTS = {"cpu": 2, "cuda": 8}
+NUM_TOKENS = {"cpu": 12, "cuda": 64}
+NUM_PROMPT_TOKENS = 16
 
 pytestmark = pytest.mark.slow
 
@@ -61,16 +63,13 @@ WEIGHTS = {
     "random qwen3": random_weights("qwen3"),
 }
 
-of_all_weights = pytest.mark.parametrize("weights", WEIGHTS.values(), ids=WEIGHTS)
-on_each_device = pytest.mark.parametrize(
-    ("device", "dtype", "kernels"),
-    [
-        pytest.param("cpu", torch.bfloat16, "the device's", id="cpu bfloat16"),
-        pytest.param("cpu", torch.bfloat16, "torch", id="cpu bfloat16 torch"),
-        on_cuda("cuda", torch.bfloat16, "the device's", id="cuda bfloat16"),
-        on_cuda("cuda", torch.float16, "the device's", id="cuda float16"),
-    ],
-)
+of_all_weights = pytest.mark.parametrize("name", WEIGHTS)
+with_own_kernels = [
+    pytest.param("cpu", torch.bfloat16, "the device's", id="cpu bfloat16"),
+    on_cuda("cuda", torch.bfloat16, "the device's", id="cuda bfloat16"),
+    on_cuda("cuda", torch.float16, "the device's", id="cuda float16"),
+]
+with_torch = pytest.param("cpu", torch.bfloat16, "torch", id="cpu bfloat16 torch")
 
 
 def packed(decoder: Decoder, device: str, dtype: torch.dtype, kernels: str):
@@ -85,8 +84,22 @@ def packed(decoder: Decoder, device: str, dtype: torch.dtype, kernels: str):
     return decoder, ops
 
 
-def half_of(reference: PreTrainedModel, dtype: torch.dtype) -> PreTrainedModel:
-    return copy.deepcopy(reference).to(dtype)
+@cache
+def half_of(name: str, device: str, dtype: torch.dtype) -> PreTrainedModel:
+    """The model of `transformers` in half precision."""
+    return copy.deepcopy(WEIGHTS[name].reference(device)).to(dtype)
+
+
+@cache
+@torch.inference_mode()
+def reference_logits(
+    name: str, device: str, dtype: torch.dtype, num_rows: int, num_tokens: int
+) -> tuple[list[list[int]], Tensor, Tensor]:
+    """Random ids, and the logits that `transformers` makes of them in float32 and in `dtype`, as float32."""
+    reference = WEIGHTS[name].reference(device)
+    rows = random_rows(num_rows, num_tokens, reference.config.vocab_size)
+    ids = torch.tensor(rows, device=device)
+    return rows, reference(ids).logits, half_of(name, device, dtype)(ids).logits.float()
 
 
 def random_rows(num_rows: int, num_tokens: int, vocab_size: int) -> list[list[int]]:
@@ -124,34 +137,29 @@ def paged_logits(decoder: Decoder, ops, rows: list[list[int]], chunks: list[int]
     [(2, [48]), (6, [16] + [1] * 32), (2, [16] + [1] * 32), (2, [13, 20, 15])],
     ids=["one prefill", "many decodes", "few decodes", "chunks"],
 )
-@on_each_device
+@pytest.mark.parametrize(("device", "dtype", "kernels"), [*with_own_kernels, with_torch])
 @of_all_weights
 @torch.inference_mode()
 def test_logits_err_at_most_half_more_than_those_of_transformers(
-    weights, device, dtype, kernels, num_rows, chunks
+    name, device, dtype, kernels, num_rows, chunks
 ):
-    reference = weights.reference(device)
-    decoder, ops = packed(weights.decoder(), device, dtype, kernels)
-    rows = random_rows(num_rows, sum(chunks), decoder.config.vocab_size)
-    ids = torch.tensor(rows, device=device)
-    exact = reference(ids).logits
-    theirs = half_of(reference, dtype)(ids).logits.float()
+    decoder, ops = packed(WEIGHTS[name].decoder(), device, dtype, kernels)
+    rows, exact, theirs = reference_logits(name, device, dtype, num_rows, sum(chunks))
     ours = paged_logits(decoder, ops, rows, chunks, device)
     assert (ours - exact).norm() <= ALLOWED * (theirs - exact).norm()
 
 
-@on_each_device
+@pytest.mark.parametrize(("device", "dtype", "kernels"), with_own_kernels)
 @of_all_weights
 @torch.inference_mode()
-def test_where_tokens_first_differ_the_reference_is_undecided(weights, device, dtype, kernels):
-    reference = weights.reference(device)
+def test_where_tokens_first_differ_the_reference_is_undecided(name, device, dtype, kernels):
+    weights = WEIGHTS[name]
+    reference, half = weights.reference(device), half_of(name, device, dtype)
     decoder, _ = packed(weights.decoder(), device, dtype, kernels)
-    prompts = random_rows(4, NUM_PROMPT_TOKENS, decoder.config.vocab_size)
-    half = half_of(reference, dtype)
-    for prompt, ids in zip(
-        prompts, greedy(decoder, weights.tokenizer(), prompts, device, dtype), strict=True
-    ):
-        expected = greedy_reference(reference, prompt, NUM_TOKENS)
+    prompts = random_rows(NUM_PROMPTS[device], NUM_PROMPT_TOKENS, decoder.config.vocab_size)
+    outputs = greedy(decoder, weights.tokenizer(), prompts, device, dtype)
+    for prompt, ids in zip(prompts, outputs, strict=True):
+        expected = greedy_reference(reference, prompt, NUM_TOKENS[device])
         place = first_difference(ids, expected)
         if place is None:
             continue
@@ -171,7 +179,12 @@ def greedy(
     ).core
     ids = {str(index): () for index in range(len(prompts))}
     requests = [
-        EngineRequest(request_id=name, prompt_token_ids=tuple(prompt), max_tokens=NUM_TOKENS, temperature=0.0)
+        EngineRequest(
+            request_id=name,
+            prompt_token_ids=tuple(prompt),
+            max_tokens=NUM_TOKENS[device],
+            temperature=0.0,
+        )
         for name, prompt in zip(ids, prompts, strict=True)
     ]
     core.execute([AddRequests("all", tuple(requests))])
