@@ -1,4 +1,5 @@
 import json
+import logging
 import threading
 
 import httpx
@@ -25,12 +26,13 @@ class Stream(threading.Thread):
                     self.began.set()
 
 
-def test_open_requests_finish_while_new_ones_are_refused(serve_script, becomes_true):
+def test_open_requests_finish_while_new_ones_are_refused(serve_script, becomes_true, caplog):
+    caplog.set_level(logging.INFO, "minivllm_server.server")
     server = serve_script("hello world")
     server.model.pace.hold()
     server.model.pace.allow(3)
     stream = Stream(server, max_tokens=50)
-    with httpx.Client(base_url=server.url, trust_env=False) as client:
+    with httpx.Client(base_url=server.url, trust_env=False, timeout=30) as client:
         assert client.get("/health").status_code == 200
         server.begin_to_drain()
         assert becomes_true(lambda: client.get("/health").status_code == 503)
@@ -42,6 +44,9 @@ def test_open_requests_finish_while_new_ones_are_refused(serve_script, becomes_t
     assert stream.events[-1] == "[DONE]"
     assert json.loads(stream.events[-2])["choices"][0]["finish_reason"] == "length"
     assert not server.engine.is_alive
+    assert [record.getMessage() for record in caplog.records] == [
+        "stopping: open requests (1) have 30 s to finish; a second signal ends them now"
+    ]
 
 
 def test_requests_that_outlive_the_drain_timeout_end_with_an_error(serve_script):
@@ -62,13 +67,15 @@ def test_a_second_signal_does_not_wait(serve_script):
     server.join()
     assert not server.engine.is_alive
     with pytest.raises(httpx.TransportError):
-        httpx.get(server.url, trust_env=False)
+        httpx.get(server.url, trust_env=False, timeout=30)
     stream.join(30)
     assert stream.events[-1] != "[DONE]"
 
 
-def test_an_idle_server_stops_at_once(serve_script):
+def test_an_idle_server_stops_at_once(serve_script, caplog):
+    caplog.set_level(logging.INFO, "minivllm_server.server")
     server = serve_script("hello", settings={"drain_timeout_s": 3600})
     server.begin_to_drain()
     server.join()
     assert not server.engine.is_alive
+    assert caplog.records == []

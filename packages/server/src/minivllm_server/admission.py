@@ -13,11 +13,14 @@ class Admission:
 
     Requests that the server cancels as it ends, because their clients never sent the rest of them or do not read
     the answer, get the 503 too if no answer has begun.
+
+    Attributes:
+        num_open: Requests that are not answered yet.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._num_open = 0
+        self.num_open = 0
         self._closed = False
         self._idle = asyncio.Event()
         self._idle.set()
@@ -30,13 +33,13 @@ class Admission:
         if self._closed:
             await _refusal()(scope, receive, send)
             return
-        self._num_open += 1
+        self.num_open += 1
         self._idle.clear()
         try:
             await self._admit(scope, receive, send)
         finally:
-            self._num_open -= 1
-            if self._num_open == 0:
+            self.num_open -= 1
+            if self.num_open == 0:
                 self._idle.set()
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:

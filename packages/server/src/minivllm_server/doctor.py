@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from minivllm_runtime.config import EngineConfig
 from minivllm_runtime.errors import MinivllmError
-from minivllm_runtime.loader.checkpoint import open_checkpoint
-from minivllm_runtime.machine import obstacle_to_cpu_kernels, read_devices
 
 OUR_PACKAGES = (
     "minivllm-server",
@@ -41,6 +39,14 @@ def examine(config: EngineConfig) -> Iterator[Finding]:
         yield Finding(package, version(package))
     for library in LIBRARIES:
         yield Finding(library, _version_of(library))
+    yield from _examine_devices(config)
+    yield _examine_model(config)
+
+
+def _examine_devices(config: EngineConfig) -> Iterator[Finding]:
+    # Imported here, as below: the tensor library takes seconds, and what does without it is shown at once.
+    from minivllm_runtime.machine import obstacle_to_cpu_kernels, read_devices
+
     devices = read_devices()
     for device in devices:
         memory = f"{_gib(device.free_bytes)} of {_gib(device.total_bytes)} free"
@@ -51,10 +57,11 @@ def examine(config: EngineConfig) -> Iterator[Finding]:
     if not has_gpu:
         obstacle = obstacle_to_cpu_kernels()
         yield Finding("cpu kernels", "compiled" if obstacle is None else f"PyTorch's, slower: {obstacle}")
-    yield _examine_model(config)
 
 
 def _examine_model(config: EngineConfig) -> Finding:
+    from minivllm_runtime.loader.checkpoint import open_checkpoint
+
     try:
         model = open_checkpoint(config.model).config
     except MinivllmError as error:

@@ -1,6 +1,7 @@
 """Serving an engine over HTTP, from the bound socket to the graceful end."""
 
 import asyncio
+import logging
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
@@ -18,6 +19,8 @@ from minivllm_server.ledger import Ledger, make_ledger
 from minivllm_server.middleware import wrap
 from minivllm_server.settings import ServerSettings
 from minivllm_server.shared_ledger import LedgerClient
+
+_log = logging.getLogger(__name__)
 
 CLOSING_TIMEOUT_S = 5
 """How long a connection may stay open after its request was ended."""
@@ -65,6 +68,12 @@ class DrainingServer(uvicorn.Server):
 
     async def _drain(self) -> None:
         self._admission.close()
+        if self._admission.num_open:
+            _log.info(
+                "stopping: open requests (%d) have %g s to finish; a second signal ends them now",
+                self._admission.num_open,
+                self._drain_timeout_s,
+            )
         try:
             async with asyncio.timeout(self._drain_timeout_s):
                 await self._admission.idle()
