@@ -49,7 +49,7 @@ async def generate_text(
     await engine.start()
     try:
         prompt_token_ids = (
-            engine.tokenizer.encode_chat([{"role": "user", "content": prompt}])
+            await engine.encode_chat([{"role": "user", "content": prompt}])
             if chat
             else await engine.encode(prompt)
         )
