@@ -69,7 +69,9 @@ def test_with_equal_tokens_a_ratio_is_that_of_the_median_times(times, tokens):
 
 def test_the_json_has_the_machine_the_settings_and_a_row_per_measurement():
     report = json.loads(to_json(MEASUREMENTS, MACHINE, SETTINGS))
-    assert set(report) == {"schema", "machine", "settings", "reservations", "rows", "ratios", "neighbours"}
+    assert set(report) == {
+        *("schema", "machine", "settings", "reservations", "start_up_s", "rows", "ratios", "neighbours")
+    }
     assert report["schema"] == 1
     assert report["machine"] == json.loads(json.dumps(dataclasses.asdict(MACHINE)))
     assert report["settings"] == dataclasses.asdict(SETTINGS)
@@ -161,3 +163,14 @@ def test_the_share_of_a_known_limit_stands_in_the_last_column():
     assert re.findall(r"(\d+)%\s*$", console.file.getvalue(), re.MULTILINE) == ["50", "33", "100", "50", "20"]
     rows = json.loads(to_json(MEASUREMENTS, MACHINE, SETTINGS, limits))["rows"]
     assert [row["limit_output_tokens_per_s"] for row in rows] == [64.0] * 3 + [512.0] * 2
+
+
+def test_how_long_each_engine_took_to_be_ready_stands_below_the_table():
+    start_up_s = {"minivllm": 3.96, "hf": 1.0}
+    console = Console(file=io.StringIO(), width=80)
+    console.print(to_table(MEASUREMENTS, MACHINE, SETTINGS, start_up_s=start_up_s))
+    assert "ready after 4.0 s (minivllm), 1.0 s (hf)\n" in re.sub(r" +\n", "\n", console.file.getvalue())
+    assert (
+        json.loads(to_json(MEASUREMENTS, MACHINE, SETTINGS, start_up_s=start_up_s))["start_up_s"]
+        == start_up_s
+    )

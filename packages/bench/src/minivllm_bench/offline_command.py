@@ -1,6 +1,7 @@
 """The command `minivllm-bench offline`: engines in turns on whole batches."""
 
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from minivllm_bench.machine import read_machine
 from minivllm_bench.model_configs import CONFIGS, model_shape, read_model_config
 from minivllm_bench.offline import Measurement, measure
 from minivllm_bench.placement import DeviceChoice, DTypeChoice, default_threads, resolve_device, resolve_dtype
-from minivllm_bench.report import NO_LIMITS, RunSettings, to_json, to_table
+from minivllm_bench.report import NO_FIGURES, RunSettings, to_json, to_table
 from minivllm_bench.report_file import require_folder
 from minivllm_bench.speed_limit import least_seconds, measure_ceilings
 from minivllm_bench.workloads import Workload, find_workload
@@ -75,8 +76,8 @@ def offline(options: OfflineOptions) -> None:
     machine = read_machine()
     with _model(options) as model:
         settings = _engine_settings(options, model, len(names))
-        measurements = _measure(names, chosen, settings, options.repeats, options.seed)
-    limits: Mapping[str, float] = NO_LIMITS
+        measurements, start_up_s = _measure(names, chosen, settings, options.repeats, options.seed)
+    limits: Mapping[str, float] = NO_FIGURES
     if options.model_config is not None and settings.device == "cuda":
         limits = _limits(chosen, options.model_config, options.seed)
     shared = RunSettings(
@@ -90,9 +91,9 @@ def offline(options: OfflineOptions) -> None:
         input_len=options.input_len,
         output_len=options.output_len,
     )
-    Console().print(to_table(measurements, machine, shared, limits))
+    Console().print(to_table(measurements, machine, shared, limits, start_up_s))
     if options.json_file is not None:
-        options.json_file.write_text(to_json(measurements, machine, shared, limits))
+        options.json_file.write_text(to_json(measurements, machine, shared, limits, start_up_s))
 
 
 @contextmanager
@@ -159,13 +160,20 @@ def _limits(workloads: Sequence[Workload], model_config: str, seed: int) -> dict
 
 def _measure(
     names: Sequence[str], workloads: Sequence[Workload], settings: EngineSettings, repeats: int, seed: int
-) -> tuple[Measurement, ...]:
-    """Open the engines, measure, close them; a status line on stderr says what goes on."""
+) -> tuple[tuple[Measurement, ...], dict[str, float]]:
+    """Open the engines, measure, close them; a status line on stderr says what goes on.
+
+    Returns:
+        The measurements, and how many seconds each engine took to be ready, with those imports that were missing.
+    """
     console = Console(stderr=True)
     with ExitStack() as opened, console.status("") as status:
         engines: dict[str, Engine] = {}
+        start_up_s: dict[str, float] = {}
         for name in names:
             status.update(f"loading {settings.model} into {name}")
+            started = time.perf_counter()
             engines[name] = open_engine(name, settings)
+            start_up_s[name] = time.perf_counter() - started
             opened.callback(engines[name].close)
-        return measure(engines, workloads, repeats=repeats, seed=seed, announce=status.update)
+        return measure(engines, workloads, repeats=repeats, seed=seed, announce=status.update), start_up_s

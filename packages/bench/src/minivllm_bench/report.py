@@ -17,7 +17,7 @@ from minivllm_bench.reservations import caption, checkout_reservations, repeat_r
 
 SCHEMA = 1
 """Raised when a field of the JSON changes its meaning or goes away."""
-NO_LIMITS: Final[Mapping[str, float]] = MappingProxyType({})
+NO_FIGURES: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,17 +135,26 @@ def to_json(
     measurements: Sequence[Measurement],
     machine: MachineFacts,
     settings: RunSettings,
-    limits: Mapping[str, float] = NO_LIMITS,
+    limits: Mapping[str, float] = NO_FIGURES,
+    start_up_s: Mapping[str, float] = NO_FIGURES,
 ) -> str:
-    """The report as an indented JSON object: schema, machine, settings, reservations, rows, ratios, neighbours.
+    """The report as an indented JSON object.
 
-    `limits` are output tokens per second by workload.
+    Its fields are schema, machine, settings, reservations, start_up_s, rows, ratios and neighbours.
+
+    Args:
+        measurements: The first engine is compared with the others.
+        machine: Where they were made.
+        settings: What they have in common.
+        limits: Output tokens per second by workload.
+        start_up_s: Seconds by engine until it was ready.
     """
     report: dict[str, Any] = {
         "schema": SCHEMA,
         "machine": dataclasses.asdict(machine),
         "settings": dataclasses.asdict(settings),
         "reservations": reservations(machine, settings, measurements),
+        "start_up_s": dict(start_up_s),
         "rows": [
             dataclasses.asdict(make_row(measurement, settings, limits.get(measurement.workload)))
             for measurement in measurements
@@ -160,7 +169,8 @@ def to_table(
     measurements: Sequence[Measurement],
     machine: MachineFacts,
     settings: RunSettings,
-    limits: Mapping[str, float] = NO_LIMITS,
+    limits: Mapping[str, float] = NO_FIGURES,
+    start_up_s: Mapping[str, float] = NO_FIGURES,
 ) -> Table:
     """The report as a table that fits 80 columns: a section per workload, the ratio beside each peer.
 
@@ -170,7 +180,9 @@ def to_table(
     first = measurements[0].engine
     table = Table(
         title=_title(settings),
-        caption=caption(machine.summary, reservations(machine, settings, measurements)),
+        caption=caption(
+            machine.summary + _start_up(start_up_s), reservations(machine, settings, measurements)
+        ),
         caption_justify="left",
         box=SIMPLE_HEAD,
     )
@@ -202,6 +214,13 @@ def to_table(
 def _share_of_limit(measurement: Measurement, limits: Mapping[str, float]) -> tuple[str, ...]:
     limit = limits.get(measurement.workload)
     return () if limit is None else (f"{measurement.output_tokens_per_s / limit:.0%}",)
+
+
+def _start_up(start_up_s: Mapping[str, float]) -> str:
+    """A line of the caption; none if nothing is known."""
+    if not start_up_s:
+        return ""
+    return "\nready after " + ", ".join(f"{seconds:.1f} s ({name})" for name, seconds in start_up_s.items())
 
 
 def _title(settings: RunSettings) -> str:
