@@ -5,8 +5,7 @@ import errno
 import socket
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from importlib import import_module
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -98,7 +97,8 @@ def serve(**options: OptionValue) -> None:
             with listener:
                 _serve_in_processes(settings, listener)
             return
-        with listener, _web_stack_imported(), optional_tracing(settings.otlp_endpoint) as trace:
+        with listener, optional_tracing(settings.otlp_endpoint) as trace:
+            _begin_to_import_web_stack()
             engine = load_engine(engine_config, Console(stderr=True))
             from minivllm_server.server import serve_engine
 
@@ -214,11 +214,9 @@ def doctor(**options: OptionValue) -> None:
         raise typer.Exit(FAILURE)
 
 
-@contextmanager
-def _web_stack_imported() -> Iterator[None]:
+def _begin_to_import_web_stack() -> None:
     """Imports the web framework in a thread while the model is loaded, most of which needs no interpreter."""
     threading.Thread(target=_import_web_stack, daemon=True).start()
-    yield
 
 
 def _import_web_stack() -> None:
