@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from minivllm_runtime.errors import ModelLoadError
-from minivllm_runtime.loader.checkpoint import open_checkpoint
+from minivllm_runtime.loader.checkpoint import open_checkpoint, open_local_checkpoint
 from minivllm_runtime.loader.gguf_checkpoint import GGUFCheckpoint
 from minivllm_runtime.loader.safetensors_checkpoint import SafetensorsCheckpoint
 
@@ -47,6 +47,17 @@ def test_a_local_folder_wins_over_a_hub_id(tmp_path, monkeypatch):
     tiny_model("llama").save_pretrained(folder)
     monkeypatch.chdir(tmp_path)
     assert open_checkpoint("owner/model").num_tensors > 0
+
+
+def test_without_a_hub_a_model_is_here_or_nowhere(tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    assert open_local_checkpoint("owner/model") is None
+    tiny_model("llama").save_pretrained(tmp_path / "owner" / "model")
+    assert open_local_checkpoint("owner/model").num_tensors > 0
+    assert isinstance(open_local_checkpoint("smollm2"), GGUFCheckpoint)
+    with pytest.raises(ModelLoadError, match=r"missing\.gguf"):
+        open_local_checkpoint("missing.gguf")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import huggingface_hub.constants
 import pytest
 
 from minivllm_runtime.errors import ModelLoadError
-from minivllm_runtime.loader.hub import download
+from minivllm_runtime.loader.hub import cached, download
 
 
 @pytest.fixture
@@ -105,11 +105,29 @@ def test_what_is_no_id_never_reaches_the_hub(model):
         download(model)
 
 
-def test_a_model_in_the_cache_needs_no_network(offline):
+@pytest.fixture
+def cached_model(offline) -> Path:
+    """The folder of a model that was downloaded before, as far as its config."""
     snapshot = offline / "models--owner--model" / "snapshots" / "0123456789abcdef"
     snapshot.mkdir(parents=True)
     (snapshot / "config.json").write_text("{}")
     refs = offline / "models--owner--model" / "refs"
     refs.mkdir()
     (refs / "main").write_text("0123456789abcdef")
-    assert download("owner/model") == snapshot
+    return snapshot
+
+
+def test_a_model_in_the_cache_needs_no_network(cached_model):
+    assert download("owner/model") == cached_model
+
+
+def test_the_cache_is_searched_without_asking_the_hub(cached_model, hub_at):
+    with socket.create_server(("127.0.0.1", 0)) as hub:
+        hub_at(hub.getsockname()[1])
+        assert cached("owner/model") == cached_model
+        assert cached("owner/other") is None
+        hub.setblocking(False)
+        with pytest.raises(BlockingIOError):  # nobody came
+            hub.accept()
+    with pytest.raises(ModelLoadError, match="no such file or folder"):
+        cached("a/b/c")

@@ -33,7 +33,7 @@ class Finding(NamedTuple):
 
 
 def examine(config: EngineConfig) -> Iterator[Finding]:
-    """Looks at versions, devices and the model, one after another. Weights are not read."""
+    """Looks at versions, devices and the model, one after another. Weights are not read, and nothing is downloaded."""
     yield Finding("system", f"{platform.system()} {platform.release()}, Python {platform.python_version()}")
     for package in OUR_PACKAGES:
         yield Finding(package, version(package))
@@ -60,10 +60,15 @@ def _examine_devices(config: EngineConfig) -> Iterator[Finding]:
 
 
 def _examine_model(config: EngineConfig) -> Finding:
-    from minivllm_runtime.loader.checkpoint import open_checkpoint
+    from minivllm_runtime.loader.checkpoint import open_local_checkpoint
 
     try:
-        model = open_checkpoint(config.model).config
+        checkpoint = open_local_checkpoint(config.model)
+        if checkpoint is None:
+            return Finding(
+                "model", f"{config.model}: not on this machine; a hub is asked for it when it is loaded"
+            )
+        model = checkpoint.config
     except MinivllmError as error:
         return Finding("model", str(error), is_good=False)
     return Finding(

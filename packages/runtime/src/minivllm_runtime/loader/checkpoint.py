@@ -9,7 +9,7 @@ from torch import Tensor
 from minivllm_runtime.errors import ModelLoadError
 from minivllm_runtime.loader.bundled import BUNDLED_MODEL, bundled_file
 from minivllm_runtime.loader.gguf_checkpoint import GGUFCheckpoint
-from minivllm_runtime.loader.hub import download
+from minivllm_runtime.loader.hub import cached, download
 from minivllm_runtime.loader.safetensors_checkpoint import SafetensorsCheckpoint
 from minivllm_runtime.models.model_config import ModelConfig
 from minivllm_runtime.tokenizer import Tokenizer
@@ -47,6 +47,19 @@ def open_checkpoint(model: str) -> Checkpoint:
     Raises:
         ModelLoadError: with one line that says what is missing, damaged or not supported.
     """
+    return _open_path(model) or SafetensorsCheckpoint(download(model))
+
+
+def open_local_checkpoint(model: str) -> Checkpoint | None:
+    """As `open_checkpoint`, without asking a hub; None: only a hub may have the model."""
+    if (checkpoint := _open_path(model)) is not None:
+        return checkpoint
+    folder = cached(model)
+    return None if folder is None else SafetensorsCheckpoint(folder)
+
+
+def _open_path(model: str) -> Checkpoint | None:
+    """None if it is no path."""
     if model == BUNDLED_MODEL:
         return GGUFCheckpoint(bundled_file())
     try:
@@ -60,4 +73,4 @@ def open_checkpoint(model: str) -> Checkpoint:
         raise ModelLoadError(f"{model} is neither a file nor a folder")
     if is_file or path.suffix == ".gguf":
         return GGUFCheckpoint(path)
-    return SafetensorsCheckpoint(download(model))
+    return None

@@ -19,8 +19,7 @@ def download(model: str) -> Path:
     Raises:
         ModelLoadError: `model` is no hub id, the hub does not have it, or the hub cannot be reached.
     """
-    if not _HUB_ID.fullmatch(model):
-        raise ModelLoadError(f"no such file or folder: {model}")
+    _check_id(model)
     # Imported here: the client takes half a second, and local models do not need it.
     from huggingface_hub import snapshot_download
 
@@ -31,6 +30,26 @@ def download(model: str) -> Path:
             f"no model {model!r}: it is not the bundled one ({BUNDLED_MODEL}), nor a folder or .gguf file; "
             f"{_describe(error)}"
         ) from error
+
+
+def cached(model: str) -> Path | None:
+    """The local folder of a hub model as far as it was downloaded before, None if it was not. The hub is not asked.
+
+    Raises:
+        ModelLoadError: `model` is no hub id.
+    """
+    _check_id(model)
+    from huggingface_hub import errors, snapshot_download
+
+    try:
+        return Path(snapshot_download(model, local_files_only=True))
+    except errors.LocalEntryNotFoundError:
+        return None
+
+
+def _check_id(model: str) -> None:
+    if not _HUB_ID.fullmatch(model):
+        raise ModelLoadError(f"no such file or folder: {model}")
 
 
 def _describe(error: Exception) -> str:
