@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -67,9 +67,10 @@ def engine_of(process):
     tasks = Path(f"/proc/{process.pid}/task")
     while True:
         assert process.poll() is None
-        for children in tasks.glob("*/children"):
-            for child in children.read_text().split():
-                return int(child)
+        with suppress(OSError):  # a thread has just ended
+            for children in tasks.glob("*/children"):
+                for child in children.read_text().split():
+                    return int(child)
 
 
 def is_running(pid):
