@@ -108,7 +108,7 @@ def truth(chosen: TruthOptions) -> None:
 
     live, simulated = _with_engine(calibrated.settings, run)
     figures = comparison.compare(live, simulate(simulated, calibrated.cost, workload))
-    Console().print(comparison.to_table(figures))
+    Console().print(comparison.to_table(figures, machine))
     if chosen.json_file is not None:
         settings = dataclasses.asdict(chosen) | {"cost": str(chosen.cost), "json_file": str(chosen.json_file)}
         chosen.json_file.write_text(comparison.to_json(figures, settings, machine), encoding="utf-8")

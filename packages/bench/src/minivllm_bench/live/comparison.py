@@ -10,7 +10,7 @@ from rich.table import Table
 
 from minivllm_bench.live.live_report import LiveReport
 from minivllm_bench.machine import MachineFacts
-from minivllm_bench.reservations import checkout_reservations
+from minivllm_bench.reservations import caption, checkout_reservations
 from minivllm_scheduler.simulation import SimulationReport
 
 SCHEMA: Final = 1
@@ -49,9 +49,13 @@ def compare(live: LiveReport, simulated: SimulationReport) -> tuple[ComparedFigu
     return tuple(figures)
 
 
-def to_table(figures: tuple[ComparedFigure, ...]) -> Table:
+def to_table(figures: tuple[ComparedFigure, ...], machine: MachineFacts) -> Table:
     """A line per figure."""
-    table = Table(box=SIMPLE_HEAD)
+    table = Table(
+        caption=caption(machine.summary, checkout_reservations(machine)),
+        caption_justify="left",
+        box=SIMPLE_HEAD,
+    )
     table.add_column("figure", no_wrap=True)
     for heading in ("measured", "simulated", "difference"):
         table.add_column(heading, justify="right", no_wrap=True)
