@@ -3,6 +3,8 @@
 import importlib.util
 import os
 
+from hypothesis import HealthCheck, settings
+
 
 def _has_cuda() -> bool:
     if importlib.util.find_spec("torch") is None:
@@ -15,3 +17,7 @@ def _has_cuda() -> bool:
 # Triton reads this when it is imported, and `transformers` may import it before the kernels' own tests do.
 if not _has_cuda():
     os.environ.setdefault("TRITON_INTERPRET", "1")
+
+# Properties are about results: a busy machine must not fail them.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")

@@ -76,7 +76,7 @@ def test_reads_views_of_fused_projections_and_wide_tables(device, paged_batch):
     torch.testing.assert_close(output, paged_decode_attention(*decode_args(batch)), atol=0, rtol=0)
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     lengths=st.lists(st.integers(0, 70), min_size=1, max_size=3),
     block_size=st.sampled_from([1, 5, 16]),

@@ -93,7 +93,7 @@ def test_reads_views_of_a_fused_projection(device, paged_batch):
     torch.testing.assert_close(output, paged_prefill_attention(*prefill_args(batch)), atol=0, rtol=0)
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     chunks=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=4),
     block_size=st.sampled_from([1, 5, 16]),

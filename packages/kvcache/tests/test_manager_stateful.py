@@ -306,6 +306,4 @@ class KVCacheMachine(RuleBasedStateMachine):
 
 
 def test_the_manager_does_what_the_model_does():
-    run_state_machine_as_test(
-        KVCacheMachine, settings=settings(max_examples=300, stateful_step_count=40, deadline=None)
-    )
+    run_state_machine_as_test(KVCacheMachine, settings=settings(max_examples=300, stateful_step_count=40))

@@ -3,16 +3,11 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from minivllm_runtime.tokenizer import Tokenizer
 
 from .scripted.byte_level import byte_level_tokenizer
 from .scripted.sentencepiece import sentencepiece_tokenizer
-
-# Properties are about results: a busy machine must not fail them.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")

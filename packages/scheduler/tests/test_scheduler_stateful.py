@@ -255,7 +255,5 @@ class ByHandMachine(SchedulerMachine):
 def test_any_sequence_of_calls_keeps_the_promises(make_world, driver):
     run_state_machine_as_test(
         type(driver.__name__, (driver,), {"make_world": staticmethod(make_world)}),
-        settings=settings(
-            max_examples=80, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
-        ),
+        settings=settings(max_examples=80, stateful_step_count=30, suppress_health_check=list(HealthCheck)),
     )

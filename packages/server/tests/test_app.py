@@ -4,7 +4,7 @@ import pytest
 
 @pytest.fixture
 def client(serve_script):
-    with httpx.Client(base_url=serve_script("hello").url, trust_env=False) as client:
+    with httpx.Client(base_url=serve_script("hello").url, trust_env=False, timeout=30) as client:
         yield client
 
 
@@ -49,7 +49,7 @@ def test_the_interface_describes_requests_answers_and_errors(client):
 @pytest.mark.parametrize("has_key", [True, False])
 def test_the_interface_says_what_needs_a_key(serve_script, has_key):
     server = serve_script("hello", settings={"api_key": ("ann:a-secret",) if has_key else ()})
-    document = httpx.get(f"{server.url}/openapi.json", trust_env=False).json()
+    document = httpx.get(f"{server.url}/openapi.json", trust_env=False, timeout=30).json()
     guarded = {
         path
         for path, operations in document["paths"].items()
@@ -61,5 +61,7 @@ def test_the_interface_says_what_needs_a_key(serve_script, has_key):
 
 def test_a_body_over_the_limit_is_refused(serve_script):
     server = serve_script("hello", settings={"max_body_bytes": 1000})
-    answer = httpx.post(f"{server.url}/v1/completions", json={"prompt": "a" * 2000}, trust_env=False)
+    answer = httpx.post(
+        f"{server.url}/v1/completions", json={"prompt": "a" * 2000}, trust_env=False, timeout=30
+    )
     assert answer.status_code == 413

@@ -37,7 +37,7 @@ def guarded(ledger):
 @pytest.fixture
 def client(serve_asgi):
     url = serve_asgi(guarded(LocalLedger(KEYS.keys, time.monotonic))).url
-    with httpx.Client(base_url=url, trust_env=False) as client:
+    with httpx.Client(base_url=url, trust_env=False, timeout=30) as client:
         yield client
 
 

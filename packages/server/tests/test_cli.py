@@ -270,7 +270,9 @@ def test_a_server_goes_on_when_its_lines_cannot_be_written():
             except httpx.ConnectError:
                 continue
         assert answer.status_code == 200
-        assert httpx.post(f"{url}/v1/completions", content=b"{", trust_env=False).status_code == 400
+        assert (
+            httpx.post(f"{url}/v1/completions", content=b"{", trust_env=False, timeout=30).status_code == 400
+        )
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
     finally:

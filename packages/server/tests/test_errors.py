@@ -41,7 +41,7 @@ def test_what_nothing_answers_is_named(serve_asgi, method, path, message):
     app = FastAPI()
     install_error_handlers(app)
     app.delete("/thing")(lambda: None)
-    answer = httpx.request(method, serve_asgi(app).url + path, trust_env=False)
+    answer = httpx.request(method, serve_asgi(app).url + path, trust_env=False, timeout=30)
     assert answer.json()["error"]["message"] == message
 
 
@@ -68,10 +68,10 @@ def test_an_application_answers_every_error_in_the_envelope(serve_asgi):
 
     url = serve_asgi(app).url
     answers = {
-        path: httpx.get(f"{url}{path}", trust_env=False)
+        path: httpx.get(f"{url}{path}", trust_env=False, timeout=30)
         for path in ("/number/0", "/number/1", "/number/x", "/nope")
     }
-    answers["method"] = httpx.post(f"{url}/number/1", trust_env=False)
+    answers["method"] = httpx.post(f"{url}/number/1", trust_env=False, timeout=30)
     assert {path: answer.status_code for path, answer in answers.items()} == {
         "/number/0": 500,
         "/number/1": 503,

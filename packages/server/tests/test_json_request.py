@@ -34,7 +34,7 @@ def server(serve_asgi):
 
 def post(server, content, content_type="application/json"):
     headers = {} if content_type is None else {"content-type": content_type}
-    return httpx.post(server.url, content=content, headers=headers, trust_env=False)
+    return httpx.post(server.url, content=content, headers=headers, trust_env=False, timeout=30)
 
 
 def refusal(answer):
@@ -84,7 +84,7 @@ def test_the_place_of_a_syntax_error_is_told(server):
 
 
 def test_a_body_declared_too_large_is_refused_unread(server):
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as client:
         client.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 50000000\r\n\r\n")
         assert client.recv(4096).startswith(b"HTTP/1.1 413 ")
 

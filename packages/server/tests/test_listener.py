@@ -10,7 +10,7 @@ def test_a_bound_port_has_a_url_and_refuses_connections_until_served():
         port = listener.getsockname()[1]
         assert url_of(listener) == f"http://127.0.0.1:{port}"
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.1", port), timeout=5).close()
+            socket.create_connection(("127.0.0.1", port), timeout=30).close()
 
 
 def test_ipv6_urls_have_brackets():

@@ -9,7 +9,8 @@ from minivllm_server.request_id import MAX_HEADER_BYTES, RequestIdHeader
 def ids_of_answers(serve_asgi, *headers):
     url = serve_asgi(RequestIdHeader(PlainTextResponse("ok"), time.monotonic)).url
     return [
-        httpx.get(url, headers=sent, trust_env=False).headers.get_list("x-request-id") for sent in headers
+        httpx.get(url, headers=sent, trust_env=False, timeout=30).headers.get_list("x-request-id")
+        for sent in headers
     ]
 
 

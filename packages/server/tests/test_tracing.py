@@ -33,7 +33,7 @@ def url(serve_asgi, spans):
 
 
 def test_a_request_is_a_span(url, spans):
-    httpx.get(f"{url}/good", headers={"x-request-id": "mine"}, trust_env=False)
+    httpx.get(f"{url}/good", headers={"x-request-id": "mine"}, trust_env=False, timeout=30)
     (span,) = spans.get_finished_spans()
     assert span.name == "GET /good"
     assert dict(span.attributes) == {
@@ -48,13 +48,13 @@ def test_a_request_is_a_span(url, spans):
 
 def test_a_span_belongs_to_the_client_s_trace(url, spans):
     headers = {"traceparent": f"00-{TRACE_ID}-00f067aa0ba902b7-01"}
-    httpx.get(f"{url}/good", headers=headers, trust_env=False)
+    httpx.get(f"{url}/good", headers=headers, trust_env=False, timeout=30)
     (span,) = spans.get_finished_spans()
     assert f"{span.context.trace_id:032x}" == TRACE_ID
     assert f"{span.parent.span_id:016x}" == "00f067aa0ba902b7"
 
 
 def test_a_failure_is_marked(url, spans):
-    httpx.get(f"{url}/bad", trust_env=False)
+    httpx.get(f"{url}/bad", trust_env=False, timeout=30)
     (span,) = spans.get_finished_spans()
     assert span.status.status_code is StatusCode.ERROR

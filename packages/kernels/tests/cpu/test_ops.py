@@ -129,7 +129,7 @@ def random_context(rows, num_kv_heads, head_dim, block_size, seed):
     block_size=st.sampled_from([1, 4, 16, 24, 64]),
     seed=st.integers(0, 99),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_paged_attention(ops, rows, heads, head_dim, block_size, seed):
     num_heads, num_kv_heads = heads
     cache, tables = random_context(rows, num_kv_heads, head_dim, block_size, seed)

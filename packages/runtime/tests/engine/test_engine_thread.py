@@ -17,10 +17,10 @@ def test_answers_come_first_then_tokens_and_stop_is_no_death():
     thread = EngineThread(engine_of(reference_model("llama 4/2 heads")).core, outputs.put, deaths.append)
     thread.send(AddRequests("a", (REQUEST,)))
     thread.start()
-    assert outputs.get(timeout=10).answers == (Accepted("a"),)
+    assert outputs.get(timeout=30).answers == (Accepted("a"),)
     token_ids = []
     while len(token_ids) < REQUEST.max_tokens:
-        for output in outputs.get(timeout=10).tokens:
+        for output in outputs.get(timeout=30).tokens:
             token_ids += output.token_ids
     thread.stop()
     thread.stop()
@@ -36,7 +36,7 @@ def test_a_fault_outside_a_step_is_a_death_with_its_reason(error):
     thread = EngineThread(engine_of(reference_model("llama 4/2 heads")).core, refuse, deaths.put)
     thread.start()
     thread.send(AddRequests("a", (REQUEST,)))
-    assert deaths.get(timeout=10) == f"{type(error).__name__}: nobody listens"
+    assert deaths.get(timeout=30) == f"{type(error).__name__}: nobody listens"
     thread.stop()
     assert deaths.empty()
 

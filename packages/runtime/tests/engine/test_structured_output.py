@@ -202,7 +202,7 @@ class HeldTokenizer(Tokenizer):
         self.error = None
 
     def token_bytes(self, token_id):
-        assert self.may_compile.wait(10)
+        assert self.may_compile.wait(30)
         if self.error is not None:
             raise self.error
         return super().token_bytes(token_id)

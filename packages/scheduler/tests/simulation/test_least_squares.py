@@ -17,7 +17,7 @@ def gradient(rows, targets, x):
 
 
 @given(st.integers(0, 10_000), st.integers(1, 12), st.integers(1, 40))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_weight_can_change_for_the_better(seed, num_terms, num_rows):
     """The conditions of Karush, Kuhn and Tucker, which only the best weights meet."""
     rng = random.Random(seed)

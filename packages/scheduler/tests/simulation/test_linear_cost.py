@@ -47,7 +47,7 @@ def test_step_s_weighs_every_term():
 
 
 @given(st.lists(st.sampled_from([0.0, 0.1, 1.0, 3.0]), min_size=6, max_size=6).filter(any))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_a_fit_finds_the_weights_behind_exact_measurements(weights):
     scales = (5e-3, 2e-5, 1e-4, 1e-4, 1e-7, 1e-8)
     true = LinearCost(**{name: w * scale for name, w, scale in zip(WEIGHTS, weights, scales, strict=True)})

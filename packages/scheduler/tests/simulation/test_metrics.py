@@ -37,7 +37,7 @@ class CountingExecutor:
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_report_agrees_with_counting_every_position(data):
     requests = [
         Request(

@@ -35,7 +35,7 @@ def test_a_replay_of_the_inputs_gives_the_whole_recording(recording):
     assert replayed(recording) == recording
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     data=st.data(), run_ahead=st.booleans(), num_blocks=st.integers(4, 9), chunk=st.sampled_from([None, 3])
 )

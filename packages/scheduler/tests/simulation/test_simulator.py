@@ -165,7 +165,7 @@ def test_shared_prefixes_and_turns_hit_the_cache():
 
 
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_every_request_ends_and_the_counts_add_up(data):
     workload = make_workload(
         data.draw(st.integers(1, 25)),

@@ -19,7 +19,7 @@ def url(serve_script):
 
 
 def get(url):
-    return httpx.get(url, trust_env=False)
+    return httpx.get(url, trust_env=False, timeout=30)
 
 
 def test_the_page_and_all_it_refers_to_come_from_this_server_without_a_key(url):

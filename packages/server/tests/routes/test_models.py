@@ -3,7 +3,7 @@ import httpx
 
 def test_every_name_is_listed_with_the_context_length(serve_script):
     server = serve_script("x", context=64, settings={"served_model_name": "one,two/three"})
-    with httpx.Client(base_url=server.url, trust_env=False) as client:
+    with httpx.Client(base_url=server.url, trust_env=False, timeout=30) as client:
         body = client.get("/v1/models").json()
         assert body["object"] == "list"
         assert [(card["id"], card["object"], card["max_model_len"]) for card in body["data"]] == [

@@ -61,7 +61,6 @@ def test_answers_are_as_documented(server, document, method, path, mode):
     @given(case=operation.as_strategy(generation_mode=mode))
     @settings(
         max_examples=40,
-        deadline=None,
         derandomize=True,
         database=None,
         suppress_health_check=list(HealthCheck),

@@ -8,7 +8,7 @@ from .byte_tokens import EOS, IM_END, ids_of
 
 SERVER = {"context": 512}
 
-over_the_wire = settings(max_examples=25, deadline=None)
+over_the_wire = settings(max_examples=25)
 
 
 def both_ways(server, **body):
