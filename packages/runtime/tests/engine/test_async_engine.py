@@ -20,16 +20,21 @@ PROMPT = tuple(b"prompt: ")
 
 
 class Gate(ScriptedModel):
-    """Waits before every forward pass until it may go on; fails on request."""
+    """Waits before every forward pass until it may go on; closes after `last_pass`; fails on request."""
 
     def __init__(self):
         super().__init__(list(TEXT.encode()), prompt_length=len(PROMPT))
         self.open = threading.Event()
         self.open.set()
+        self.num_passes = 0
+        self.last_pass = None
         self.errors = []
 
     def __call__(self, *step):
-        assert self.open.wait(10)
+        assert self.open.wait(30)
+        self.num_passes += 1
+        if self.num_passes == self.last_pass:
+            self.open.clear()
         if self.errors:
             raise self.errors.pop(0)
         return super().__call__(*step)
@@ -75,7 +80,7 @@ async def read(submission):
 
 async def until_at_rest(engine):
     """Wait, without sleeping blindly, until the engine reports that nothing is left."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while (engine.stats().num_running, engine.stats().num_waiting, engine.stats().num_blocks_in_use) != (
             0,
             0,
@@ -111,12 +116,14 @@ def test_choices_are_prompt_major_and_prompts_are_counted_once():
 
 def test_a_stop_string_frees_the_request_before_its_max_tokens():
     async def scenario(engine, model):
+        model.last_pass = len("one two t")
         text, _ = await read(
             await engine.submit([PROMPT], greedy(max_tokens=100, stop="wo t"), request_id="r")
         )
         assert text == {0: "one t"}
+        model.open.set()
         await until_at_rest(engine)
-        assert engine.stats().num_steps < 30
+        assert engine.stats().num_steps <= len("one two t") + 1  # the next one may have been under way
 
     run(scenario)
 
@@ -219,7 +226,7 @@ def test_a_loop_that_is_held_up_is_woken_once():
         loop = asyncio.get_running_loop()
         call_soon = loop.call_soon_threadsafe
         loop.call_soon_threadsafe = lambda *args: (calls.append(args), call_soon(*args))
-        deadline = loop.time() + 10
+        deadline = loop.time() + 30
         while engine._connection._core.has_work:  # the loop itself does nothing meanwhile
             assert loop.time() < deadline
         loop.call_soon_threadsafe = call_soon
@@ -275,6 +282,28 @@ def test_shutdown_ends_open_submissions():
             await read(submission)
         with pytest.raises(EngineDead, match="shut down"):
             await engine.encode("late")
+
+    run(scenario)
+
+
+def test_whoever_comes_while_the_engine_stops_hears_that_it_does():
+    async def scenario(engine, model):
+        model.open.clear()
+        running = await engine.submit([PROMPT], greedy(), request_id="running")
+        offered = asyncio.create_task(engine.submit([PROMPT], greedy(), request_id="offered"))
+        await asyncio.sleep(0)
+        stopping = asyncio.create_task(engine.shutdown())
+        await asyncio.sleep(0)
+        assert not stopping.done()
+        assert not engine.is_alive
+        with pytest.raises(EngineDead, match="shut down"):
+            await engine.submit([PROMPT], greedy(), request_id="later")
+        with pytest.raises(EngineDead, match="shut down"):
+            await read(running)
+        with pytest.raises(EngineDead, match="shut down"):
+            await offered
+        model.open.set()
+        await stopping
 
     run(scenario)
 

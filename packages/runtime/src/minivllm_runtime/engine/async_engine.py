@@ -107,14 +107,14 @@ class AsyncEngine:
         self._queue_time_observers.append(observer)
 
     async def start(self) -> None:
-        """Start the engine's thread; its results arrive in the running event loop."""
+        """Start the engine, or connect to its process; its results arrive in the running event loop."""
         await self._connection.start(self._deliver, self._die)
         self._is_started = True
 
     async def shutdown(self) -> None:
         """Stop the engine after its current step; submissions that are still open fail with EngineDead."""
+        self._die("the engine was shut down")  # first: stopping takes a while, and others go on meanwhile
         await self._connection.stop()
-        self._die("the engine was shut down")
         self._encoders.shutdown(wait=False)
 
     async def encode(self, text: str) -> tuple[int, ...]:
@@ -219,11 +219,15 @@ class AsyncEngine:
         self._abort_requests(self._output.abort(name))
 
     def _abort_requests(self, request_ids: Sequence[str]) -> None:
+        if self.error is not None:  # nothing computes, and nobody listens
+            return
         for request_id in request_ids:
             self._connection.send(AbortRequest(request_id))
 
     def _deliver(self, output: StepOutput) -> None:
         self._stats = output.stats
+        if self.error is not None:  # on its way when the engine was shut down
+            return
         for observer in self._queue_time_observers:
             for seconds in output.queue_times_s:
                 observer(seconds)

@@ -124,6 +124,24 @@ def test_a_killed_engine_is_noticed():
     run(scenario)
 
 
+def test_whoever_comes_while_the_engine_stops_hears_that_it_does():
+    async def scenario(engine):
+        ids = await engine.encode(PROMPTS[0])
+        left = await engine.submit([ids], SamplingParams(max_tokens=400), request_id="left")
+        stopping = asyncio.create_task(engine.shutdown())
+        num_moments = 0
+        while not stopping.done():
+            await asyncio.sleep(0)
+            num_moments += 1
+            with pytest.raises(EngineDead, match="shut down"):
+                await engine.submit([ids], SamplingParams(), request_id="later")
+            await left.aclose()
+        assert num_moments > 1
+        await stopping
+
+    run(scenario)
+
+
 def test_the_engine_ends_with_its_parent():
     program = f"""
 from minivllm_runtime.config import EngineConfig
