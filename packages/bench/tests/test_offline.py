@@ -3,9 +3,10 @@ import pytest
 from minivllm_bench.engines.interface import Completion, TimedRun
 from minivllm_bench.errors import InvalidRun, InvalidSetting
 from minivllm_bench.offline import Measurement, checked, measure
-from minivllm_bench.workloads import BenchRequest, LengthRange, Workload
+from minivllm_bench.workloads import BenchRequest, Workload
+from minivllm_scheduler.simulation import UniformLength
 
-WORKLOAD = Workload("three", 3, LengthRange(2, 4), LengthRange(1, 5))
+WORKLOAD = Workload("three", 3, UniformLength(2, 4), UniformLength(1, 5))
 
 
 class ScriptedEngine:
