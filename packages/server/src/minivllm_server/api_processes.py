@@ -81,6 +81,7 @@ class ApiProcesses:
         self._count = count
         self._back_off = back_off
         self._program = program
+        self._stopping = asyncio.Event()
         self._running: set[Process] = set()
         self._failure: str | None = None
 
@@ -98,7 +99,6 @@ class ApiProcesses:
             raise ApiProcessFailed(self._failure)
 
     async def _serve(self, on_ready: Callable[[], None]) -> None:
-        self._stopping = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stop)
         processes = [await self._start() for _ in range(self._count)]
