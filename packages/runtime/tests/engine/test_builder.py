@@ -4,6 +4,8 @@ import pytest
 import torch
 
 from minivllm_runtime.config import EngineConfig
+from minivllm_runtime.device.torch_ops import TorchOps
+from minivllm_runtime.engine import builder
 from minivllm_runtime.engine.builder import assemble_engine, build_engine
 from minivllm_runtime.errors import InvalidParameter, ModelLoadError
 
@@ -96,6 +98,19 @@ def test_a_pool_of_no_chosen_size_holds_what_all_requests_can_use_and_no_more():
 def test_a_missing_device_is_refused():
     with pytest.raises(InvalidParameter, match="no CUDA device"):
         build_engine(EngineConfig(device="cuda"))
+
+
+def test_a_start_chooses_what_computes_once(monkeypatch):
+    chosen = []
+
+    def choose(device, dtype, config):
+        chosen.append((device.type, dtype))
+        return TorchOps()
+
+    monkeypatch.setattr(builder, "choose_ops", choose)
+    config = EngineConfig(device="cpu", dtype="bfloat16", num_blocks=8, max_model_len=16)
+    assert build_engine(config).kernels == "PyTorch"
+    assert chosen == [("cpu", torch.bfloat16)]
 
 
 def test_a_missing_model_is_refused(tmp_path):

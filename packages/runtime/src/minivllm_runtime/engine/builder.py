@@ -13,6 +13,7 @@ import torch
 from minivllm_kvcache import KVCacheManager
 from minivllm_runtime.config import EngineConfig, SchedulingPolicy
 from minivllm_runtime.device.choose_ops import choose_ops
+from minivllm_runtime.device.interface import DeviceOps
 from minivllm_runtime.engine.engine_core import EngineCore
 from minivllm_runtime.engine.grammar_compiler import GrammarCompiler
 from minivllm_runtime.engine.messages import EngineStats
@@ -119,10 +120,9 @@ def build_engine(
     with _default_dtype(dtype), torch.device(device):
         model = Decoder(checkpoint.config, context)
     _fill(model, checkpoint, progress)
-    model.pack(choose_ops(device, dtype, checkpoint.config))
-    return assemble_engine(
-        config, model, tokenizer, checkpoint.config, dtype=dtype, device=device, record=record
-    )
+    ops = choose_ops(device, dtype, checkpoint.config)
+    model.pack(ops)
+    return _assemble(config, _LoadedModel(model, tokenizer, checkpoint.config, dtype, device, ops), record)
 
 
 def assemble_engine(
@@ -139,8 +139,26 @@ def assemble_engine(
 
     `record` is called with every event of the scheduler; see `minivllm_scheduler.recording`.
     """
-    limits = _resolve_limits(config, device)
-    num_blocks, max_model_len = _size_pool(config, limits, model_config, dtype, device)
+    ops = choose_ops(device, dtype, model_config)
+    return _assemble(config, _LoadedModel(model, tokenizer, model_config, dtype, device, ops), record)
+
+
+class _LoadedModel(NamedTuple):
+    """A model with its weights, and what computes it where."""
+
+    model: Model
+    tokenizer: Tokenizer
+    config: ModelConfig
+    dtype: torch.dtype
+    device: torch.device
+    ops: DeviceOps
+
+
+def _assemble(
+    config: EngineConfig, loaded: _LoadedModel, record: Callable[[Event], object] | None
+) -> BuiltEngine:
+    limits = _resolve_limits(config, loaded.device)
+    num_blocks, max_model_len = _size_pool(config, limits, loaded.config, loaded.dtype, loaded.device)
     kv_manager = KVCacheManager(num_blocks, config.block_size, prefix_caching=config.enable_prefix_caching)
     scheduler_config = SchedulerConfig(
         max_num_seqs=limits.max_num_seqs,
@@ -148,25 +166,14 @@ def assemble_engine(
         max_model_len=max_model_len,
         max_num_waiting=config.max_num_waiting,
     )
-    kv_cache = KVCacheTensors(model_config, num_blocks, config.block_size, dtype, device)
-    num_sampled_ids = min(tokenizer.vocab_size, model_config.vocab_size)
-    ops = choose_ops(device, dtype, model_config)
-    runner = ModelRunner(
-        model,
-        ops.attention(kv_cache.layers, model_config.num_heads, 1 / math.sqrt(model_config.head_dim)),
-        kv_cache,
-        RequestStates(limits.max_num_seqs, max_model_len, config.block_size, device),
-        num_sampled_ids=num_sampled_ids,
-    )
-    if device.type == "cuda":
-        runner.warm_up(limits.max_num_batched_tokens)
-    run_ahead = device.type == "cuda" if config.run_ahead is None else config.run_ahead
+    run_ahead = loaded.device.type == "cuda" if config.run_ahead is None else config.run_ahead
     scheduler = _make_scheduler(scheduler_config, kv_manager, config.scheduling_policy, run_ahead, record)
-    grammars = GrammarCompiler(tokenizer, num_sampled_ids)
+    num_sampled_ids = min(loaded.tokenizer.vocab_size, loaded.config.vocab_size)
+    grammars = GrammarCompiler(loaded.tokenizer, num_sampled_ids)
     core = EngineCore(
         scheduler,
         kv_manager,
-        runner,
+        _make_runner(loaded, scheduler_config, num_blocks, config.block_size, num_sampled_ids),
         grammars=grammars,
         max_num_requests=scheduler_config.max_num_requests,
         run_ahead=run_ahead,
@@ -176,15 +183,33 @@ def assemble_engine(
     return BuiltEngine(
         core=core,
         grammars=grammars,
-        tokenizer=tokenizer,
-        model_config=model_config,
-        dtype=dtype,
-        device=device,
-        kernels=ops.kernels,
+        tokenizer=loaded.tokenizer,
+        model_config=loaded.config,
+        dtype=loaded.dtype,
+        device=loaded.device,
+        kernels=loaded.ops.kernels,
         num_blocks=num_blocks,
         block_size=config.block_size,
         max_model_len=max_model_len,
     )
+
+
+def _make_runner(
+    loaded: _LoadedModel, limits: SchedulerConfig, num_blocks: int, block_size: int, num_sampled_ids: int
+) -> ModelRunner:
+    """The runner with its tensors on the device, ready for the first step."""
+    config, device = loaded.config, loaded.device
+    kv_cache = KVCacheTensors(config, num_blocks, block_size, loaded.dtype, device)
+    runner = ModelRunner(
+        loaded.model,
+        loaded.ops.attention(kv_cache.layers, config.num_heads, 1 / math.sqrt(config.head_dim)),
+        kv_cache,
+        RequestStates(limits.max_num_seqs, limits.max_model_len, block_size, device),
+        num_sampled_ids=num_sampled_ids,
+    )
+    if device.type == "cuda":
+        runner.warm_up(limits.max_num_batched_tokens)
+    return runner
 
 
 def _make_scheduler(
