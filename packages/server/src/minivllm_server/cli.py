@@ -117,7 +117,6 @@ def serve(**options: OptionValue) -> None:
 
 
 def _serve_in_processes(settings: ServerSettings, listener: socket.socket) -> None:
-    from minivllm_runtime.engine.async_engine import AsyncEngine
     from minivllm_server.api_processes import ApiProcesses, Assignment, Shared
     from minivllm_server.ledger import make_ledger
     from minivllm_server.shared_ledger import LedgerServer
@@ -128,7 +127,7 @@ def _serve_in_processes(settings: ServerSettings, listener: socket.socket) -> No
         TemporaryDirectory(prefix="minivllm-") as folder,
         LedgerServer(make_ledger(settings), f"{folder}/ledger") as ledger,
     ):
-        announce(describe_engine(AsyncEngine(engine), settings.model))
+        announce(describe_engine(engine, settings.model))
         assignment = Assignment(
             settings.model_dump(mode="json"),
             engine.address,

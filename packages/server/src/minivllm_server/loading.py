@@ -74,9 +74,9 @@ def _stages_on(console: Console) -> Iterator[Callable[[str, int, int], None]]:
         yield report
 
 
-def describe_engine(engine: AsyncEngine, model: str) -> str:
+def describe_engine(engine: AsyncEngine | RemoteEngine, model: str) -> str:
     """Returns one line with what the settings came to; `model` is what they call it."""
     return (
-        f"{model}: {engine.dtype} on {engine.device} with {engine.kernels} kernels, "
+        f"{model}: {engine.dtype_name} on {engine.device_name} with {engine.kernels} kernels, "
         f"{engine.num_blocks} KV blocks of {engine.block_size} tokens, max_model_len {engine.max_model_len}"
     )

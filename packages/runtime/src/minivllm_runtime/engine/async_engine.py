@@ -42,7 +42,7 @@ class AsyncEngine:
 
     Attributes:
         model_config, tokenizer: Of the model that is served.
-        dtype, device: Of weights and KV cache, as strings.
+        dtype_name, device_name: Of weights and KV cache.
         kernels: What computes: "PyTorch", "C" or "Triton".
         num_blocks, block_size: Of the KV pool.
         max_model_len: Most tokens of one request.
@@ -52,7 +52,7 @@ class AsyncEngine:
     def __init__(self, engine: Engine) -> None:
         self.model_config = engine.model_config
         self.tokenizer = engine.tokenizer
-        self.dtype, self.device = engine.dtype_name, engine.device_name
+        self.dtype_name, self.device_name = engine.dtype_name, engine.device_name
         self.kernels = engine.kernels
         self.num_blocks, self.block_size = engine.num_blocks, engine.block_size
         self.max_model_len = engine.max_model_len

@@ -80,7 +80,7 @@ def test_answers_equal_those_of_the_engine_in_this_process():
     async def scenario(engine):
         assert await generate(engine, PROMPTS, max_tokens=12) == expected
         assert engine.max_model_len == 512
-        assert (engine.dtype, engine.device, engine.num_blocks) == ("float32", "cpu", 64)
+        assert (engine.dtype_name, engine.device_name, engine.num_blocks) == ("float32", "cpu", 64)
         assert engine.kernels == "PyTorch"
         while engine.stats().num_blocks_in_use:
             await asyncio.sleep(0.01)
