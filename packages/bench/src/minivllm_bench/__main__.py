@@ -1,18 +1,26 @@
 """The program: `minivllm-bench`, or `python -m minivllm_bench`.
 
-Ctrl-C is one line from the first moment on: nothing of ours is imported before it is.
+Ctrl-C is one line from the first moment on: nothing of ours is imported before it is. SIGTERM ends it as well as that
+does: servers and engines that it started end too.
 """
 
 import signal
 import sys
 from contextlib import suppress
+from types import FrameType
 
 INTERRUPTED = 130
 """What shells give a program that Ctrl-C ended: 128 and the number of the signal."""
+TERMINATED = 128 + signal.SIGTERM
+
+
+def _exit(_number: int, _frame: FrameType | None) -> None:
+    sys.exit(TERMINATED)
 
 
 def main() -> int:
     """Run the command line; returns its exit status."""
+    signal.signal(signal.SIGTERM, _exit)
     with suppress(KeyboardInterrupt):
         from minivllm_bench.cli import main as run
 

@@ -8,6 +8,7 @@ import socketserver
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 
 ERROR = {"error": {"message": "no", "type": "t", "param": None, "code": None}}
 
@@ -20,6 +21,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self):
         fault = self.server.fault
+        if self.server.sign is not None:
+            self.server.sign.touch()
         if self.path == "/health":
             self._answer(503 if fault == "unhealthy" else 200, {"status": "ok"})
         elif self.path == "/v1/models":
@@ -173,6 +176,7 @@ class FaultyServer(socketserver.ThreadingTCPServer):
     Attributes:
         fault: What it does wrong; None: nothing.
         bodies: Of the POST requests.
+        sign: A file that is made at the first GET request.
     """
 
     allow_reuse_address = True
@@ -183,6 +187,7 @@ class FaultyServer(socketserver.ThreadingTCPServer):
         super().__init__(("127.0.0.1", port), Handler)
         self.fault = None
         self.bodies = []
+        self.sign = None
         self.num_looks = 0
         self.lock = threading.Lock()
 
@@ -197,5 +202,6 @@ class FaultyServer(socketserver.ThreadingTCPServer):
 if __name__ == "__main__":
     server = FaultyServer(int(sys.argv[1]))
     server.fault = sys.argv[2] if len(sys.argv) > 2 else None
+    server.sign = Path(sys.argv[3]) if len(sys.argv) > 3 else None
     print(server.fault or "all is well", flush=True)
     server.serve_forever()
