@@ -30,14 +30,6 @@ def test_requests_that_are_not_held_pass_in_their_order():
     assert joiner.push(outputs) == [outputs[0], outputs[2]]
 
 
-def test_log_probabilities_are_joined_and_those_of_the_prompt_kept():
-    joiner = OutputJoiner()
-    joiner.hold(["a"])
-    joiner.push([output("a", 1)._replace(logprobs=("x",), prompt_logprobs=("p",))])
-    (joined,) = joiner.push([output("a", 2, finish_reason=FinishReason.STOP)._replace(logprobs=("y",))])
-    assert (joined.token_ids, joined.logprobs, joined.prompt_logprobs) == ((1, 2), ("x", "y"), ("p",))
-
-
 def test_what_was_held_of_a_forgotten_request_does_not_reach_a_later_one_of_its_name():
     joiner = OutputJoiner()
     joiner.hold(["a"])

@@ -6,7 +6,7 @@ from io import StringIO
 from minivllm_runtime.outputs import ChoiceDelta, TokenLogprob
 
 
-class _Pending:
+class _MergedDelta:
     """The merged deltas of one choice; merging copies only the new part."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Outbox:
     """
 
     def __init__(self) -> None:
-        self._pending: defaultdict[int, _Pending] = defaultdict(_Pending)
+        self._pending: defaultdict[int, _MergedDelta] = defaultdict(_MergedDelta)
 
     @property
     def is_empty(self) -> bool:
@@ -62,5 +62,5 @@ class Outbox:
 
     def take(self) -> tuple[ChoiceDelta, ...]:
         """Return and forget what is pending: at most one delta per choice, by index."""
-        pending, self._pending = self._pending, defaultdict(_Pending)
+        pending, self._pending = self._pending, defaultdict(_MergedDelta)
         return tuple(pending[index].merged() for index in sorted(pending))

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from minivllm_runtime.engine.messages import TokenLogprobs, TokenOutput
+from minivllm_runtime.engine.join_outputs import join_outputs
+from minivllm_runtime.engine.messages import TokenOutput
 
 _MOST_OUTPUTS = 32
 """Outputs joined into one: the work that one output costs is then little, and no step has much to catch up with."""
@@ -36,20 +37,8 @@ class OutputJoiner:
                 continue
             held.append(output)
             if output.finish_reason is not None:
-                ready.append(_joined(self._held.pop(output.request_id)))
+                ready.append(join_outputs(self._held.pop(output.request_id)))
             elif len(held) == _MOST_OUTPUTS:
-                ready.append(_joined(held))
+                ready.append(join_outputs(held))
                 held.clear()
         return ready
-
-
-def _joined(outputs: Sequence[TokenOutput]) -> TokenOutput:
-    """One output that says what all of them say, of one request in order."""
-    first, last = outputs[0], outputs[-1]
-    token_ids = [token_id for output in outputs for token_id in output.token_ids]
-    logprobs: list[TokenLogprobs] = [each for output in outputs for each in output.logprobs or ()]
-    return last._replace(
-        token_ids=tuple(token_ids),
-        logprobs=tuple(logprobs) or last.logprobs,
-        prompt_logprobs=first.prompt_logprobs,
-    )
