@@ -6,6 +6,7 @@ import torch
 from minivllm_runtime.config import EngineConfig
 from minivllm_runtime.engine.builder import assemble_engine
 from minivllm_runtime.engine.messages import AbortRequest, Accepted, AddRequests, EngineRequest, Refused
+from minivllm_runtime.worker.request_states import RequestStates
 from minivllm_scheduler import FinishReason
 
 from ..reference.tiny_transformers import engine_of, greedy_reference, reference_model
@@ -108,6 +109,28 @@ def test_c31_a_request_that_waited_when_a_step_failed_is_served(run_ahead):
     _, reasons = drain(core, [add(request("late"))])
     assert reasons.pop("late") == FinishReason.LENGTH
     assert reasons == {str(index): FinishReason.ERROR for index in range(8)}
+    assert_at_rest(core)
+
+
+@both_modes
+def test_c31_nothing_of_a_step_that_failed_before_it_was_sent_reaches_a_later_one(run_ahead, monkeypatch):
+    core, _ = faulty_engine(run_ahead)
+    flush = RequestStates.flush
+    sent, errors = [], [RuntimeError("no such luck")]
+
+    def flush_once_errors_are_over(states):
+        if errors:
+            raise errors.pop()
+        sent.append(len(states._new_token_ids._places))
+        flush(states)
+
+    monkeypatch.setattr(RequestStates, "flush", flush_once_errors_are_over)
+    _, reasons = drain(core, [add(request("a"))])
+    assert reasons == {"a": FinishReason.ERROR}
+    sent.clear()  # the self-test's
+    ids, _ = drain(core, [add(request("b"))])
+    assert ids == {"b": (7,) * 6}
+    assert sent[0] == len(PROMPT)
     assert_at_rest(core)
 
 

@@ -23,6 +23,16 @@ def test_what_was_added_is_in_the_table_after_a_flush_and_nothing_else_changed(f
     assert torch.equal(table, expected)
 
 
+def test_what_was_discarded_is_never_written():
+    table = torch.zeros(2, WIDTH, dtype=torch.int64)
+    writes = TableWrites(table)
+    writes.add(0, 1, [5, 6])
+    writes.discard()
+    writes.add(1, 0, [7])
+    writes.flush()
+    assert table.nonzero().tolist() == [[1, 0]]
+
+
 def test_ids_arrive_on_the_host():
     assert HostCopy(torch.tensor([3, 1])).wait() == [3, 1]
     assert HostCopy(torch.empty(0, dtype=torch.int64)).wait() == []

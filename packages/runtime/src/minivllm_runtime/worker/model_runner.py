@@ -151,8 +151,9 @@ class ModelRunner:
         return self._prompt_scorer.take(request_id)
 
     def reset(self) -> None:
-        """Forget the steps in flight, after one of them failed."""
+        """Forget the steps in flight, after one of them failed, perhaps before its changes were sent."""
         self._in_flight.clear()
+        self._states.discard_changes()
 
     @torch.inference_mode()
     def self_test(self) -> None:

@@ -55,6 +55,11 @@ class RequestStates:
         self._new_token_ids.flush()
         self._new_block_ids.flush()
 
+    def discard_changes(self) -> None:
+        """Forget the changes since the last time: the requests they are of are over."""
+        self._new_token_ids.discard()
+        self._new_block_ids.discard()
+
     def pad_with(self, block_id: int) -> None:
         """Let padding rows read and write this block only."""
         self.block_tables[self.padding_slot] = block_id

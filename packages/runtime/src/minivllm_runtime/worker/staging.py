@@ -44,14 +44,18 @@ class TableWrites:
         if self._places:
             sent = upload(host_tensor((self._places, self._values)), self._entries.device)
             self._entries.scatter_(0, sent[0], sent[1].to(self._entries.dtype))
-            self._places, self._values = [], []
+            self.discard()
+
+    def discard(self) -> None:
+        """Forget what was added since the last time."""
+        self._places, self._values = [], []
 
 
 class HostCopy:
     """What a step computed, sampled ids for instance, on its way to the host.
 
     Args:
-        source: On the device; may be overwritten by what is launched after this.
+        source: On the device. On a GPU what is launched after this may overwrite it, on a CPU nothing before `wait`.
     """
 
     def __init__(self, source: Tensor) -> None:
