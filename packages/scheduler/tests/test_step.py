@@ -23,7 +23,7 @@ def step():
     draft.add_row(c, 1, (9,))
     assert (draft.is_empty, draft.budget) == (False, 9)
     assert [state.num_placeholders for state in (a, b, c)] == [1, 0, 1]
-    return draft.launch(step_id=2, released=("z",))
+    return draft.finish(step_id=2, released=("z",))
 
 
 def test_a_row_samples_if_it_catches_up(step):
@@ -41,7 +41,7 @@ def test_a_row_starts_where_the_last_one_ended():
     for num_tokens in (2, 1):
         draft = StepDraft(budget=8)
         draft.add_row(state, num_tokens, ())
-        row = draft.launch(0, ()).output.rows[0]
+        row = draft.finish(0, ()).output.rows[0]
     assert (row.start, row.samples, state.num_placeholders) == (2, True, 2)
 
 

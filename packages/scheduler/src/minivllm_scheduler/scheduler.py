@@ -149,7 +149,7 @@ class Scheduler:
             self._admit_waiting(draft)
         if draft.is_empty:
             return None
-        step = draft.launch(self._num_steps, tuple(self._released))
+        step = draft.finish(self._num_steps, tuple(self._released))
         self._released.clear()
         self._in_flight.append(step)
         self._num_steps += 1

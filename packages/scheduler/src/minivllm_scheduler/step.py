@@ -106,7 +106,7 @@ class StepDraft:
         self._rows.append(new_row(ScheduledRequest, row))
         self._progress.append((state, start, end, samples))
 
-    def launch(self, step_id: int, released: tuple[str, ...]) -> StepInFlight:
-        """Returns the finished step."""
+    def finish(self, step_id: int, released: tuple[str, ...]) -> StepInFlight:
+        """Returns the step, which no row is added to any more."""
         output = SchedulerOutput(step_id, tuple(self._rows), tuple(self._admitted), released)
         return StepInFlight(output, tuple(self._progress), self._num_samples)

@@ -26,7 +26,9 @@ class WaitingQueue:
         self._max_overtaking = max_overtaking
         self._entries: list[tuple[_Key, RequestState]] = []
         self._by_arrival: list[tuple[int, RequestState]] = []
-        self._num_overtaking = 0  # requests taken since the oldest one last changed
+        # Requests taken since the oldest one was last removed. One that is pushed and older still, because it was
+        # preempted, is the oldest from then on and inherits the count: its turn comes the sooner.
+        self._num_overtaking = 0
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -50,7 +50,7 @@ def check_trace_row(row: TraceRow, previous_s: float, where: str) -> None:
 
     Args:
         row: The row.
-        previous_s: TimedRequest of the row before it; 0 for the first.
+        previous_s: Arrival time of the row before it; 0 for the first.
         where: The row's place, for the message.
 
     Raises:
