@@ -19,7 +19,14 @@ import zmq
 from minivllm_runtime.config import EngineConfig
 from minivllm_runtime.engine.builder import BuiltEngine, build_engine
 from minivllm_runtime.engine.process.engine_server import EngineServer
-from minivllm_runtime.engine.process.startup import Announcement, Failed, Loading, Opened, Ready
+from minivllm_runtime.engine.process.startup import (
+    Announcement,
+    Loading,
+    ModelRefused,
+    Opened,
+    Ready,
+    SettingRefused,
+)
 from minivllm_runtime.engine.process.wire import EngineDescription
 from minivllm_runtime.errors import InvalidParameter, ModelLoadError
 
@@ -46,9 +53,9 @@ def main() -> int:
         folder.mkdir(mode=0o700)
         return _serve(built, f"ipc://{folder}/engine", parent)
     except InvalidParameter as error:
-        _announce(parent, Failed("InvalidParameter", str(error), error.param))
+        _announce(parent, SettingRefused(error.param, str(error)))
     except ModelLoadError as error:
-        _announce(parent, Failed("ModelLoadError", str(error)))
+        _announce(parent, ModelRefused(str(error)))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return 1

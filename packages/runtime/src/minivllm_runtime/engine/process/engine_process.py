@@ -12,7 +12,14 @@ from pathlib import Path
 import msgspec
 
 from minivllm_runtime.config import EngineConfig
-from minivllm_runtime.engine.process.startup import Failed, Loading, Opened, Ready, decode_announcement
+from minivllm_runtime.engine.process.startup import (
+    Loading,
+    ModelRefused,
+    Opened,
+    Ready,
+    SettingRefused,
+    decode_announcement,
+)
 from minivllm_runtime.errors import EngineDead, InvalidParameter, ModelLoadError
 from minivllm_runtime.models.model_config import ModelConfig
 
@@ -104,9 +111,9 @@ def _await_ready(
             case Opened(model_config):
                 if on_model is not None:
                     on_model(model_config)
-            case Failed(error="InvalidParameter", message=message, param=param):
+            case SettingRefused(param, message):
                 raise InvalidParameter(param, message)
-            case Failed(message=message):
+            case ModelRefused(message):
                 raise ModelLoadError(message)
             case Ready(address):
                 return address

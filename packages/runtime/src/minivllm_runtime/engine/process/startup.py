@@ -1,7 +1,5 @@
 """What an engine process tells its parent while it starts: one line of JSON on its standard output for each."""
 
-from typing import Literal
-
 import msgspec
 
 from minivllm_runtime.models.model_config import ModelConfig
@@ -21,12 +19,17 @@ class Opened(msgspec.Struct, frozen=True, tag=True):
     model_config: ModelConfig
 
 
-class Failed(msgspec.Struct, frozen=True, tag=True):
-    """The engine cannot be built; the process ends. `param` belongs to an InvalidParameter."""
+class SettingRefused(msgspec.Struct, frozen=True, tag=True):
+    """The engine cannot be built because of a setting, see InvalidParameter; the process ends."""
 
-    error: Literal["InvalidParameter", "ModelLoadError"]
+    param: str
     message: str
-    param: str = ""
+
+
+class ModelRefused(msgspec.Struct, frozen=True, tag=True):
+    """The model cannot be loaded, see ModelLoadError; the process ends."""
+
+    message: str
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
@@ -35,6 +38,6 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     address: str
 
 
-Announcement = Loading | Opened | Failed | Ready
+Announcement = Loading | Opened | SettingRefused | ModelRefused | Ready
 
 decode_announcement = msgspec.json.Decoder(Announcement).decode
