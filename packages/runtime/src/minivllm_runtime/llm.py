@@ -65,7 +65,7 @@ class LLM:
 
     @classmethod
     def from_engine(cls, built: BuiltEngine) -> "LLM":
-        """Wrap an engine that is already built."""
+        """Wrap an engine that was built otherwise: to record what its scheduler does, or around another model."""
         llm = cls.__new__(cls)
         llm._bind(built)
         return llm

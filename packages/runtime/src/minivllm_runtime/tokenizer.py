@@ -45,7 +45,7 @@ class Tokenizer:
         chat_template: Jinja source, None for a model without one.
 
     Attributes:
-        backend: The wrapped object; DecodeStream needs it.
+        backend: The wrapped object.
         special_tokens: As given.
         special_token_ids: Ids that `skip_special_tokens` leaves out.
         bos_token_id: Begin of sequence, if the tokenizer has one.

@@ -62,8 +62,8 @@ def test_a_submission_is_finished_with_its_last_choice(processor):
     assert [(update.is_finished, update.deltas[-1].finish_reason) for update in second.updates] == [
         (True, "length")
     ]
-    assert processor.num_submissions == 0
     assert first.aborts == second.aborts == ()
+    assert processor.abort("A") == ()
 
 
 def test_a_stop_string_ends_the_choice_and_aborts_its_request(processor):
@@ -92,7 +92,7 @@ def test_an_aborted_submission_is_silent(processor):
     assert [update.submission_id for update in processed.updates] == ["B"]
     assert processor.abort("A") == ()
     assert processor.abort("unknown") == ()
-    assert processor.num_submissions == 1
+    assert processor.abort("B") == ("b0",)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_request_that_the_engine_gave_up_fails_its_submission_only(processor, 
     assert failed.deltas == (ChoiceDelta(1, "x", tuple(b"x")),)
     assert processed.aborts == ("a1",)
     assert (other.error, other.deltas) == (None, (ChoiceDelta(0, "z", tuple(b"z")),))
-    assert processor.num_submissions == 1
+    assert processor.abort("B") == ("b0",)
 
 
 def test_a_fault_in_detokenizing_one_request_fails_that_request_only():
@@ -149,8 +149,8 @@ def test_ids_in_use_are_refused_and_free_again_later(processor):
     for submission_id, request_id in (("A", "a1"), ("B", "a0")):
         with pytest.raises(InvalidParameter, match="already in use"):
             register(processor, submission_id, [request_id])
-    assert processor.num_submissions == 1
-    processor.abort("A")
+    assert processor.abort("B") == ()
+    assert processor.abort("A") == ("a0",)
     register(processor, "A", ["a0"])
     assert processor.process([output("a0", b"x")]).updates[0].submission_id == "A"
 

@@ -10,6 +10,7 @@ from minivllm_runtime.engine.messages import (
     AbortRequest,
     Accepted,
     AddRequests,
+    AskStats,
     Command,
     EngineRequest,
     EngineStats,
@@ -28,9 +29,7 @@ from minivllm_scheduler import (
     SchedulerError,
     StepLoop,
 )
-
-_new_row = tuple.__new__
-"""Makes a NamedTuple from a tuple of all its fields, in half the time of its constructor: once per request and step."""
+from minivllm_scheduler.output import new_row
 
 _NO_MORE = (None, None, None)
 """The fields of a TokenOutput that a RequestUpdate does not have, empty."""
@@ -111,7 +110,7 @@ class EngineCore:
         plain = not self._runner.has_logprobs
         outputs = tuple(
             # An update is what most outputs begin with; the rest of them is nothing.
-            _new_row(TokenOutput, update + _NO_MORE) if plain and update[2] is None else self._report(update)
+            new_row(TokenOutput, update + _NO_MORE) if plain and update[2] is None else self._report(update)
             for update in updates
         )
         return outputs + self._end_failed_grammars()
@@ -147,6 +146,8 @@ class EngineCore:
                     return refused
                 batch = self._pending_grammars.take(command)
                 return None if batch is None else self._add(batch)
+            case AskStats(batch_id):
+                return Accepted(batch_id)
             case AbortRequest(request_id):
                 if (held := self._pending_grammars.drop(request_id)) is not None:
                     return Refused(held, "the request was aborted", queue_full=False)

@@ -70,11 +70,6 @@ class OutputProcessor:
         self._submissions: dict[str, _Submission] = {}
         self._owners: dict[str, _Submission] = {}
 
-    @property
-    def num_submissions(self) -> int:
-        """Submissions that are not finished."""
-        return len(self._submissions)
-
     def register(self, submission_id: str, requests: Sequence[EngineRequest], params: SamplingParams) -> None:
         """Make a submission known, before its requests go to the engine.
 
