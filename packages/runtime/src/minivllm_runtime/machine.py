@@ -10,6 +10,7 @@ import torch
 
 from minivllm_kernels.cpu.library import load_library
 from minivllm_kernels.errors import CpuKernelsUnavailable
+from minivllm_runtime.host_memory import host_memory_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class DeviceFacts:
     Attributes:
         kind: "cpu" or "cuda:0" and so on.
         name: What its maker calls it.
-        total_bytes: Its memory.
+        total_bytes: Its memory; of a CPU, no more than a container is limited to.
         free_bytes: Of that, what nobody uses now.
     """
 
@@ -44,11 +45,11 @@ def obstacle_to_cpu_kernels() -> str | None:
 
 
 def _read_cpu() -> DeviceFacts:
-    page_bytes = os.sysconf("SC_PAGE_SIZE")
     num_threads = torch.get_num_threads()
     name = f"{_cpu_name()}, {num_threads} {'thread' if num_threads == 1 else 'threads'}"
-    total, free = (os.sysconf(pages) * page_bytes for pages in ("SC_PHYS_PAGES", "SC_AVPHYS_PAGES"))
-    return DeviceFacts("cpu", name, total, free)
+    total_bytes = host_memory_bytes()
+    free_bytes = min(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES"), total_bytes)
+    return DeviceFacts("cpu", name, total_bytes, free_bytes)
 
 
 def _cpu_name() -> str:

@@ -1,10 +1,9 @@
 """How many KV blocks fit."""
 
-import os
-
 import torch
 
 from minivllm_runtime.errors import InvalidParameter
+from minivllm_runtime.host_memory import host_memory_bytes
 from minivllm_runtime.models.model_config import ModelConfig
 from minivllm_runtime.worker.cuda_graphs import captured_rows
 
@@ -37,8 +36,9 @@ def activation_bytes(
 def kv_budget_bytes(device: torch.device, gpu_memory_utilization: float, reserved_bytes: int) -> int:
     """Bytes that the KV pool may take when nobody chose its size.
 
-    On a CPU a quarter of the machine's memory, at most 4 GiB. On a GPU its memory times `gpu_memory_utilization`, less
-    what is in use now, so weights must be loaded before, and less `reserved_bytes`.
+    On a CPU a quarter of the machine's memory, or of what a container is limited to, at most 4 GiB. On a GPU its memory
+    times `gpu_memory_utilization`, less what is in use now, so weights must be loaded before, and less
+    `reserved_bytes`.
 
     Raises:
         InvalidParameter: nothing is left on the GPU.
@@ -88,7 +88,7 @@ def check_pool_fits(num_blocks: int, block_bytes: int, device: torch.device) -> 
 
 
 def _memory_bytes(device: torch.device) -> int:
-    """All memory of the device, in use or not."""
+    """All memory of the device that is for us, in use or not."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[1]
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return host_memory_bytes()
