@@ -69,8 +69,14 @@ class AbortRequest(msgspec.Struct, frozen=True):
     request_id: str
 
 
+class AskStats(msgspec.Struct, frozen=True):
+    """Command: tell the engine's numbers. Answered by an Accepted of the same batch id, beside which they are."""
+
+    batch_id: str
+
+
 class Accepted(msgspec.Struct, frozen=True, tag=True):
-    """Answer: the batch is in the queue."""
+    """Answer: the batch is in the queue, or the numbers are beside this."""
 
     batch_id: str
 
@@ -142,4 +148,4 @@ class StepOutput(NamedTuple):
     queue_times_s: tuple[float, ...] = ()
 
 
-Command = AddRequests | AbortRequest
+Command = AddRequests | AbortRequest | AskStats
