@@ -27,14 +27,16 @@ KINDS = {
 LARGEST_ABORT_DELAY = (
     40  # passes of the loop: long enough to meet requests in every state, and some that have ended
 )
-MAX_UNFINISHED = 2  # for each that may run
+BLOCKS_PER_UNFINISHED = (
+    4  # fewer than most requests need in the end, so that some wait and some are preempted
+)
 NUM_SOLO = 50
 
 on_each_device = pytest.mark.parametrize(
     ("device", "num_requests", "settings"),
     [
         ("cpu", 500, {"max_num_seqs": 16, "num_blocks": 64, "max_num_batched_tokens": 64}),
-        on_cuda("cuda", 10_000, {"max_num_seqs": 64, "num_blocks": 320, "max_num_batched_tokens": 256}),
+        on_cuda("cuda", 10_000, {"max_num_seqs": 64, "num_blocks": 192, "max_num_batched_tokens": 256}),
     ],
     ids=["500 on a CPU", "10,000 on a GPU"],
 )
@@ -62,7 +64,7 @@ def random_batches(num_requests: int, rng: random.Random) -> list[tuple[EngineRe
                 EngineRequest(
                     request_id=f"{index + choice} {kind}",
                     prompt_token_ids=prompt,
-                    max_tokens=rng.randint(1, 24),
+                    max_tokens=rng.randint(1, 36),
                     seed=index,
                     choice=choice,
                     group=str(index) if num_choices > 1 else None,
@@ -134,7 +136,7 @@ class Client:
 
     def _adds(self) -> list[AddRequests]:
         commands = []
-        while self._to_add and self._num_unfinished < self.max_unfinished and self._rng.random() < 0.7:
+        while self._to_add and self._num_unfinished < self.max_unfinished and self._rng.random() < 0.9:
             batch = self._to_add.pop()
             commands.append(AddRequests(batch[0].request_id, batch))
             self._num_unfinished += len(batch)
@@ -166,7 +168,9 @@ def assert_whole(core: EngineCore) -> None:
 def test_every_request_ends_once_and_the_pool_is_whole(device, num_requests, settings, run_ahead):
     rng = random.Random(num_requests)
     core = engine_of(model(), device=device, run_ahead=run_ahead, **settings).core
-    client = Client(core, random_batches(num_requests, rng), rng, MAX_UNFINISHED * settings["max_num_seqs"])
+    client = Client(
+        core, random_batches(num_requests, rng), rng, settings["num_blocks"] // BLOCKS_PER_UNFINISHED
+    )
     client.run()
 
     assert len(client.progress) >= num_requests
