@@ -24,7 +24,7 @@ signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 print("ready", flush=True)
 signal.sigwait({signal.SIGTERM})
 """
-AT_ONCE = BackOff(first_delay_s=0)
+AT_ONCE = BackOff(quick_s=3600, first_delay_s=0)
 READ_ASSIGNMENT = """
 import os, pathlib, signal, sys
 folder = pathlib.Path(sys.argv[1])
@@ -107,7 +107,7 @@ except FileExistsError:
 {SERVES_UNTIL_IT_IS_TOLD_TO_END}
 """
     with pytest.raises(ApiProcessFailed, match="failed 4 times in a row, at last with exit code 3"):
-        supervise(program, back_off=BackOff(first_delay_s=0, most_failures=4))
+        supervise(program, back_off=BackOff(quick_s=3600, first_delay_s=0, most_failures=4))
     assert num_started(tmp_path) == 1 + 4
 
 
@@ -118,7 +118,7 @@ if len(list(folder.glob("start-*"))) == 1:
 sys.exit(3)
 """
     with pytest.raises(ApiProcessFailed, match="3 times in a row"):
-        supervise(program, count=1, back_off=BackOff(first_delay_s=0, most_failures=3))
+        supervise(program, count=1, back_off=BackOff(quick_s=3600, first_delay_s=0, most_failures=3))
     assert num_started(tmp_path) == 3
 
 
@@ -217,7 +217,7 @@ def is_running(pid):
 
 
 def metric(url, name):
-    text = httpx.get(f"{url}/metrics").text
+    text = httpx.get(f"{url}/metrics", timeout=60).text
     return float(re.search(rf"^minivllm:{name}{{[^}}]*}} (\S+)$", text, re.MULTILINE)[1])
 
 
@@ -231,7 +231,7 @@ def test_serve_together_survive_one_another_and_end_together(becomes_true):
         first, second = http_processes_of(process)
 
         def complete():
-            answer = httpx.post(f"{url}/v1/completions", json=PROMPT, timeout=30)
+            answer = httpx.post(f"{url}/v1/completions", json=PROMPT, timeout=60)
             assert answer.status_code == 200
             return answer.json()["choices"][0]["text"]
 
@@ -284,7 +284,7 @@ def test_a_killed_engine_ends_streams_is_an_ill_health_of_all_and_is_logged_once
             assert '"engine_dead"' in [line for line in lines if line][-1]
         # Each of them hears of it, and any may answer.
         for _ in range(10):
-            assert becomes_true(lambda: httpx.get(f"{url}/health").status_code == 503)
+            assert becomes_true(lambda: httpx.get(f"{url}/health", timeout=60).status_code == 503)
         code, complaints = end(process)
         assert code == 0
         assert len([line for line in complaints if "the engine process ended with exit code -9" in line]) == 1
@@ -300,6 +300,17 @@ def test_a_killed_parent_leaves_nobody_behind(becomes_true):
 
 
 @needs_smollm2
+def test_counters_of_the_engine_never_fall_whoever_is_asked():
+    with served() as (url, _), httpx.Client(base_url=url, timeout=60) as client:
+        body = PROMPT | {"max_tokens": 60, "ignore_eos": True, "stream": True}
+        with client.stream("POST", "/v1/completions", json=body) as answer:
+            # A connection each: any process may take it.
+            steps = [metric(url, "engine_steps_total") for _ in answer.iter_lines()]
+        assert steps == sorted(steps)
+        assert steps[-1] >= 60
+
+
+@needs_smollm2
 def test_limits_of_a_key_count_over_all_processes(becomes_true):
     # One request takes more than the tokens of several minutes.
     with served("--api-key", "k", "--tokens-per-minute", "1") as (url, process):
@@ -308,7 +319,7 @@ def test_limits_of_a_key_count_over_all_processes(becomes_true):
         def status():
             with httpx.Client() as client:  # a connection each: any process may take it
                 return client.post(
-                    f"{url}/v1/completions", json=PROMPT, headers=headers, timeout=30
+                    f"{url}/v1/completions", json=PROMPT, headers=headers, timeout=60
                 ).status_code
 
         assert status() == 200

@@ -1,3 +1,5 @@
+import asyncio
+
 import pytest
 from prometheus_client import generate_latest
 
@@ -33,7 +35,9 @@ def test_every_reason_to_end_is_there_from_the_start(metrics):
 def test_only_what_is_measured_is_shown(metrics):
     metrics.observe_request(0.5)
     kinds = ("bucket", "sum", "count", "total", "running", "waiting", "perc")
-    names = {sample.name for family in metrics.collected().collect() for sample in family.samples}
+    names = {
+        sample.name for family in asyncio.run(metrics.collected()).collect() for sample in family.samples
+    }
     assert names
     assert {name for name in names if not name.endswith(kinds)} == set()
 

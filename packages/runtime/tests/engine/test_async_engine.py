@@ -308,6 +308,23 @@ def test_whoever_comes_while_the_engine_stops_hears_that_it_does():
     run(scenario)
 
 
+def test_who_asks_gets_the_numbers_of_the_moment_or_the_last_ones_known():
+    async def scenario(engine, model):
+        before = engine.stats()
+        assert await engine.ask_stats() == before
+        model.open.clear()
+        running = await engine.submit([PROMPT], greedy(), request_id="running")
+        held = await engine.ask_stats()
+        assert held.num_steps == before.num_steps
+        model.open.set()
+        await read(running)
+        assert (await engine.ask_stats()).num_steps > 0
+        await engine.shutdown()
+        assert await engine.ask_stats() == engine.stats()
+
+    run(scenario)
+
+
 def test_encoding_runs_off_the_loop_and_refuses_what_cannot_fit():
     async def scenario(engine, model):
         assert await engine.encode("prompt: ") == PROMPT

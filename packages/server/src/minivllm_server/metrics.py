@@ -88,10 +88,11 @@ class ServerMetrics:
         # Else the library adds a gauge with the time of creation to each; its switch is one for the whole process.
         disable_created_metrics()  # type: ignore[no-untyped-call]  # untyped there
         self.registry = CollectorRegistry()
-        self._engine = _EngineCollector(engine, model_name)
+        self._engine = engine
+        self._engine_collector = _EngineCollector(engine, model_name)
         self._shared_folder = shared_folder
         if shared_folder is None:
-            self.registry.register(self._engine)
+            self.registry.register(self._engine_collector)
         self._model_name = model_name
         self._ttft = self._histogram(
             "time_to_first_token_seconds", "From a request to its first token.", _TTFT_BUCKETS_S
@@ -116,13 +117,15 @@ class ServerMetrics:
         self._ended = {reason: success.labels(model_name, reason) for reason in FINISH_REASONS}
         engine.observe_queue_times(queue_time.observe)
 
-    def collected(self) -> CollectorRegistry:
+    async def collected(self) -> CollectorRegistry:
         """What a scrape sees: this process's registry, or the sum of all HTTP processes."""
         if self._shared_folder is None:
             return self.registry
+        # Whichever process answers the next scrape, the engine's counters must not be behind these.
+        await self._engine.ask_stats()
         registry = CollectorRegistry()
         MultiProcessCollector(registry, self._shared_folder)  # type: ignore[no-untyped-call]  # untyped there
-        registry.register(self._engine)
+        registry.register(self._engine_collector)
         return registry
 
     def count_prompt(self, num_tokens: int) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -16,6 +17,7 @@ from minivllm_runtime.engine.messages import (
     AbortRequest,
     Accepted,
     AddRequests,
+    AskStats,
     EngineRequest,
     EngineStats,
     Refused,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from minivllm_runtime.engine.builder import OnModel, Progress
 
 _ENCODER_THREADS = 2
+_PATIENCE_S = 1.0
 _T = TypeVar("_T")
 
 __all__ = ["AsyncEngine", "Submission"]
@@ -99,7 +102,19 @@ class AsyncEngine:
         return self._is_started and self.error is None
 
     def stats(self) -> EngineStats:
-        """Gauges and counters as of the engine's last step."""
+        """Gauges and counters as of what was last heard of the engine."""
+        return self._stats
+
+    async def ask_stats(self) -> EngineStats:
+        """Gauges and counters of this moment; what was last heard, if the engine does not answer in a second.
+
+        Of several clients those hear little that have no requests, so `stats` of one may be behind that of another.
+        """
+        if self.is_alive:
+            name = self._new_name("stats")
+            with suppress(TimeoutError, EngineDead):
+                async with asyncio.timeout(_PATIENCE_S):
+                    await self._ask(name, AskStats(name))
         return self._stats
 
     def observe_queue_times(self, observer: Callable[[float], object]) -> None:
@@ -162,8 +177,7 @@ class AsyncEngine:
         """
         if not self.is_alive:
             raise EngineDead(self.error or "the engine is not started")
-        # Never used again: the engine may still compute for a submission that was closed a moment ago.
-        name = f"{request_id}-{self._client_id}-{next(self._numbers)}"
+        name = self._new_name(request_id)
         requests = self._input.make_requests(
             name, prompts, params, default_max_tokens=default_max_tokens, tenant=tenant
         )
@@ -202,17 +216,25 @@ class AsyncEngine:
 
     async def _offer(self, name: str, requests: tuple[EngineRequest, ...]) -> None:
         """Send the requests to the engine and wait until it took or refused them."""
-        answer = asyncio.get_running_loop().create_future()
+        match await self._ask(name, AddRequests(name, requests)):
+            case Refused(message=message, queue_full=True):
+                raise QueueFull(message)
+            case Refused(message=message, param=param):
+                raise InvalidParameter(param, message)
+
+    async def _ask(self, name: str, command: AddRequests | AskStats) -> Accepted | Refused:
+        """Send a command whose batch id is `name` and wait for its answer."""
+        answer: asyncio.Future[Accepted | Refused] = asyncio.get_running_loop().create_future()
         self._answers[name] = answer
         try:
-            self._connection.send(AddRequests(name, requests))
-            match await answer:
-                case Refused(message=message, queue_full=True):
-                    raise QueueFull(message)
-                case Refused(message=message, param=param):
-                    raise InvalidParameter(param, message)
+            self._connection.send(command)
+            return await answer
         finally:
             del self._answers[name]
+
+    def _new_name(self, purpose: str) -> str:
+        """Never used again: the engine may still compute for a submission that was closed a moment ago."""
+        return f"{purpose}-{self._client_id}-{next(self._numbers)}"
 
     def _abort(self, name: str) -> None:
         self._submissions.pop(name, None)

@@ -9,7 +9,14 @@ import zmq
 
 from minivllm_runtime.config import EngineConfig
 from minivllm_runtime.engine.builder import assemble_engine
-from minivllm_runtime.engine.messages import AbortRequest, Accepted, AddRequests, EngineRequest, Refused
+from minivllm_runtime.engine.messages import (
+    AbortRequest,
+    Accepted,
+    AddRequests,
+    AskStats,
+    EngineRequest,
+    Refused,
+)
 from minivllm_runtime.engine.process.engine_server import EngineServer
 from minivllm_runtime.engine.process.wire import FromEngine, ToEngine, decode_output, decode_reason, encode
 from minivllm_runtime.tokenizer import Tokenizer
@@ -360,3 +367,19 @@ def test_everybody_hears_why_the_engine_died(tmp_path):
             assert message == "RuntimeError: the device is gone"
         thread.join(PATIENCE_S)
         assert not thread.is_alive()
+
+
+def test_who_has_no_requests_is_told_the_numbers_of_the_moment_when_asking(tmp_path):
+    with served(tmp_path) as (model, _, connect, _):
+        model.open.set()
+        worker, watcher = connect(), connect()
+        worker.add("a", max_tokens=30)
+        while not (output := worker.receive()).tokens:
+            pass
+        watcher.send(ToEngine.ASK, encode(AskStats("now")))
+        assert watcher.answer() == Accepted("now")
+        watcher.send(ToEngine.ASK, encode(AskStats("again")))
+        while Accepted("again") not in (asked := watcher.receive()).answers:
+            pass
+        assert asked.stats.num_steps >= output.stats.num_steps > 0
+        worker.token_ids("a")

@@ -12,4 +12,4 @@ router = APIRouter()
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 async def read_metrics(serving: ServingDependency) -> Response:
     """Answers what was measured, in Prometheus' text format."""
-    return Response(generate_latest(serving.metrics.collected()), media_type=CONTENT_TYPE_LATEST)
+    return Response(generate_latest(await serving.metrics.collected()), media_type=CONTENT_TYPE_LATEST)

@@ -22,6 +22,7 @@ from minivllm_runtime.engine.process.wire import (
     ToEngine,
     decode_abort,
     decode_add,
+    decode_ask,
     encode,
 )
 
@@ -96,6 +97,8 @@ class EngineServer:
                 for answer in self._core.execute([command]):
                     del self._unanswered[answer.batch_id]  # nobody waits for it any more
                 self._forget(command.request_id)
+            case ToEngine.ASK:
+                self._tell(client, answers=self._core.execute([decode_ask(payload)]))
         if not self._core.has_work:  # no step will tell them
             self._tell_everybody()
 

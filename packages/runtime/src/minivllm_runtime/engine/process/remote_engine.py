@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Final
 
 import zmq
 import zmq.asyncio
@@ -10,7 +11,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 from minivllm_runtime.config import EngineConfig
 from minivllm_runtime.engine.connection import OnDeath, OnOutput
-from minivllm_runtime.engine.messages import AddRequests, Command, EngineStats
+from minivllm_runtime.engine.messages import AbortRequest, AddRequests, AskStats, Command, EngineStats
 from minivllm_runtime.engine.process.engine_process import EngineProcess
 from minivllm_runtime.engine.process.wire import (
     EngineDescription,
@@ -26,6 +27,7 @@ from minivllm_runtime.models.model_config import ModelConfig
 from minivllm_runtime.tokenizer import Tokenizer
 
 _log = logging.getLogger(__name__)
+_KINDS: Final = {AddRequests: ToEngine.ADD, AbortRequest: ToEngine.ABORT, AskStats: ToEngine.ASK}
 _DESCRIPTION_TIMEOUT_MS = 30_000
 
 
@@ -110,8 +112,7 @@ class RemoteConnection:
     def send(self, command: Command) -> None:
         """Send a command."""
         assert self._socket is not None, "start comes first"
-        kind = ToEngine.ADD if isinstance(command, AddRequests) else ToEngine.ABORT
-        self._socket.send_multipart((kind.value, encode(command)))
+        self._socket.send_multipart((_KINDS[type(command)].value, encode(command)))
 
     async def stop(self) -> None:
         """Disconnect; ends the engine process if it is ours."""

@@ -4,7 +4,7 @@ from enum import Enum
 
 import msgspec
 
-from minivllm_runtime.engine.messages import AbortRequest, AddRequests, EngineStats, StepOutput
+from minivllm_runtime.engine.messages import AbortRequest, AddRequests, AskStats, EngineStats, StepOutput
 from minivllm_runtime.models.model_config import ModelConfig
 from minivllm_runtime.tokenizer import TokenizerParts
 
@@ -16,6 +16,7 @@ class ToEngine(bytes, Enum):
     HELLO = b"hello"  # empty; from now on the client hears of the engine's state
     ADD = b"add"  # AddRequests
     ABORT = b"abort"  # AbortRequest
+    ASK = b"ask"  # AskStats
 
 
 class FromEngine(bytes, Enum):
@@ -43,6 +44,7 @@ class EngineDescription(msgspec.Struct, frozen=True):
 encode = msgspec.msgpack.encode
 decode_add = msgspec.msgpack.Decoder(AddRequests).decode
 decode_abort = msgspec.msgpack.Decoder(AbortRequest).decode
+decode_ask = msgspec.msgpack.Decoder(AskStats).decode
 decode_output = msgspec.msgpack.Decoder(StepOutput).decode
 decode_description = msgspec.msgpack.Decoder(EngineDescription).decode
 decode_reason = msgspec.msgpack.Decoder(str).decode
