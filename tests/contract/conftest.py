@@ -9,8 +9,8 @@ from minivllm_runtime.config import EngineConfig
 from minivllm_runtime.device.torch_ops import TorchOps
 from minivllm_runtime.engine.builder import assemble_engine
 from minivllm_runtime.loader.weights import dummy_weights
+from minivllm_runtime.model_config import ModelConfig
 from minivllm_runtime.models.decoder import Decoder
-from minivllm_runtime.models.model_config import ModelConfig
 from minivllm_runtime.tokenizer import Tokenizer
 
 TINY_LLAMA = ModelConfig(

@@ -14,8 +14,8 @@ import pytest
 
 from minivllm_runtime.config import EngineConfig
 from minivllm_runtime.engine.builder import build_engine
-from minivllm_runtime.engine.messages import AbortRequest, AddRequests, EngineRequest
 from minivllm_runtime.llm import LLM
+from minivllm_runtime.messages import AbortRequest, AddRequests, EngineRequest
 from minivllm_runtime.sampling_params import SamplingParams
 from minivllm_scheduler import LIFO
 from minivllm_scheduler.errors import ReplayDiverged

@@ -5,7 +5,7 @@ import torch
 
 from minivllm_runtime import LLM, EngineConfig, EngineDead, InvalidParameter, RequestFailed, SamplingParams
 from minivllm_runtime.engine.builder import assemble_engine
-from minivllm_runtime.engine.messages import AddRequests, EngineRequest
+from minivllm_runtime.messages import AddRequests, EngineRequest
 from minivllm_runtime.tokenizer import Tokenizer
 
 from .scripted.byte_level import byte_level_tokenizer

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer as Backend
 from minivllm_runtime.config import EngineConfig
 from minivllm_runtime.engine.async_engine import AsyncEngine
 from minivllm_runtime.engine.builder import assemble_engine
-from minivllm_runtime.models.model_config import ModelConfig
+from minivllm_runtime.model_config import ModelConfig
 from minivllm_runtime.tokenizer import Tokenizer
 
 from .wire.tape_model import Pace

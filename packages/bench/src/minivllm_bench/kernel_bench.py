@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from minivllm_bench.attention_peers import AttentionShape, attention_peers
+from minivllm_runtime.attention.rotary import RotaryTables
 from minivllm_runtime.attention.step_attention import BatchLayout
 from minivllm_runtime.device.choose_ops import choose_ops
 from minivllm_runtime.device.interface import DeviceOps
-from minivllm_runtime.layers.rotary import RotaryTables
-from minivllm_runtime.models.model_config import ModelConfig
+from minivllm_runtime.model_config import ModelConfig
 from minivllm_scheduler.simulation import DeviceSheet
 
 _BLOCK_SIZE = 16

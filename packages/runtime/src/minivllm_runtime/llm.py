@@ -12,7 +12,10 @@ from minivllm_runtime.config import EngineConfig
 from minivllm_runtime.engine.builder import BuiltEngine, Progress, build_engine
 from minivllm_runtime.engine.collect import collect
 from minivllm_runtime.engine.input_processor import InputProcessor
-from minivllm_runtime.engine.messages import (
+from minivllm_runtime.engine.output_joiner import OutputJoiner
+from minivllm_runtime.engine.output_processor import OutputProcessor, SubmissionUpdate
+from minivllm_runtime.errors import EngineDead, InvalidParameter, RequestFailed
+from minivllm_runtime.messages import (
     AbortRequest,
     Accepted,
     AddRequests,
@@ -20,9 +23,6 @@ from minivllm_runtime.engine.messages import (
     EngineStats,
     Refused,
 )
-from minivllm_runtime.engine.output_joiner import OutputJoiner
-from minivllm_runtime.engine.output_processor import OutputProcessor, SubmissionUpdate
-from minivllm_runtime.errors import EngineDead, InvalidParameter, RequestFailed
 from minivllm_runtime.outputs import ChoiceDelta, RequestOutput
 from minivllm_runtime.sampling_params import SamplingParams
 

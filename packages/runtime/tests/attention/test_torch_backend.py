@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from minivllm_kernels.reference.paged_prefill_attention import paged_prefill_attention
 from minivllm_kernels.reference.reshape_and_cache import reshape_and_cache
 from minivllm_kernels.reference.rotary_embedding import rotary_embedding
+from minivllm_runtime.attention.rotary import RotaryTables
 from minivllm_runtime.attention.step_attention import BatchLayout
 from minivllm_runtime.attention.torch_backend import TorchAttentionBackend
-from minivllm_runtime.layers.rotary import RotaryTables
 
 BLOCK_SIZE = 16
 

@@ -1,7 +1,7 @@
 import pytest
 
 from minivllm_runtime.engine.choice_decoder import ChoiceDecoder
-from minivllm_runtime.engine.messages import TokenLogprobs, TokenOutput
+from minivllm_runtime.messages import TokenLogprobs, TokenOutput
 from minivllm_runtime.outputs import ChoiceDelta, TokenLogprob, TopLogprob
 from minivllm_runtime.sampling_params import SamplingParams
 from minivllm_scheduler import FinishReason

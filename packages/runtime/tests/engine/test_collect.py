@@ -1,7 +1,7 @@
 import pytest
 
 from minivllm_runtime.engine.collect import collect
-from minivllm_runtime.engine.messages import EngineRequest
+from minivllm_runtime.messages import EngineRequest
 from minivllm_runtime.outputs import ChoiceDelta, CompletionOutput, RequestOutput, TokenLogprob
 
 

@@ -7,10 +7,10 @@ from minivllm_runtime.config import EngineConfig
 from minivllm_runtime.device.choose_ops import choose_ops
 from minivllm_runtime.engine.builder import assemble_engine
 from minivllm_runtime.engine.engine_core import EngineCore
-from minivllm_runtime.engine.messages import AddRequests, EngineRequest
 from minivllm_runtime.loader.weights import dummy_weights
+from minivllm_runtime.messages import AddRequests, EngineRequest
+from minivllm_runtime.model_config import ModelConfig
 from minivllm_runtime.models.decoder import Decoder
-from minivllm_runtime.models.model_config import ModelConfig
 from minivllm_runtime.worker.model_runner import ModelRunner
 from minivllm_scheduler import Executor, SchedulerOutput, StepResult
 

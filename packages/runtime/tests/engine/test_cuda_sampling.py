@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from minivllm_runtime.engine.messages import EngineRequest
+from minivllm_runtime.messages import EngineRequest
 
 from ..reference.devices import NEEDS_CUDA
 from ..reference.sync_debug import waiting_is_an_error

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from minivllm_runtime.config import EngineConfig
+from minivllm_runtime.device_state.request_states import RequestStates
 from minivllm_runtime.engine.builder import assemble_engine
-from minivllm_runtime.engine.messages import AbortRequest, Accepted, AddRequests, EngineRequest, Refused
-from minivllm_runtime.worker.request_states import RequestStates
+from minivllm_runtime.messages import AbortRequest, Accepted, AddRequests, EngineRequest, Refused
 from minivllm_scheduler import FinishReason
 
 from ..reference.tiny_transformers import engine_of, greedy_reference, reference_model

@@ -5,7 +5,7 @@ from queue import SimpleQueue
 import pytest
 
 from minivllm_runtime.engine.engine_thread import EngineThread
-from minivllm_runtime.engine.messages import Accepted, AddRequests, EngineRequest
+from minivllm_runtime.messages import Accepted, AddRequests, EngineRequest
 
 from ..reference.tiny_transformers import engine_of, reference_model
 

@@ -8,7 +8,7 @@ import pytest
 from transformers import PreTrainedModel
 
 from minivllm_runtime.engine.builder import BuiltEngine
-from minivllm_runtime.engine.messages import AddRequests, EngineRequest
+from minivllm_runtime.messages import AddRequests, EngineRequest
 
 from ..reference.tiny_transformers import VARIANTS, VOCAB_SIZE, engine_of, greedy_reference, reference_model
 

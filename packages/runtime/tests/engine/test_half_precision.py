@@ -18,13 +18,13 @@ from transformers import PreTrainedModel
 from minivllm_runtime.config import EngineConfig
 from minivllm_runtime.device.choose_ops import choose_ops
 from minivllm_runtime.device.torch_ops import TorchOps
+from minivllm_runtime.device_state.request_states import RequestStates
 from minivllm_runtime.engine.builder import assemble_engine
-from minivllm_runtime.engine.messages import AddRequests, EngineRequest
+from minivllm_runtime.messages import AddRequests, EngineRequest
 from minivllm_runtime.models.decoder import Decoder
 from minivllm_runtime.tokenizer import Tokenizer
 from minivllm_runtime.worker.input_batch import InputBatch
 from minivllm_runtime.worker.kv_cache import KVCacheTensors
-from minivllm_runtime.worker.request_states import RequestStates
 from minivllm_scheduler import ScheduledRequest
 
 from ..reference.devices import on_cuda

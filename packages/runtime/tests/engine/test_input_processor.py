@@ -2,7 +2,7 @@ import pytest
 
 from minivllm_runtime.engine.input_processor import InputProcessor
 from minivllm_runtime.errors import InvalidParameter
-from minivllm_runtime.models.model_config import ModelConfig
+from minivllm_runtime.model_config import ModelConfig
 from minivllm_runtime.sampling_params import SamplingParams
 from minivllm_runtime.tokenizer import Tokenizer
 

@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minivllm_runtime.engine.join_outputs import join_outputs
-from minivllm_runtime.engine.messages import TokenLogprobs, TokenOutput
+from minivllm_runtime.messages import TokenLogprobs, TokenOutput
 from minivllm_scheduler import FinishReason
 
 SCORE = TokenLogprobs(-1.0, 1, ())

@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 import torch
 
-from minivllm_runtime.engine.messages import AbortRequest, AddRequests, EngineRequest
+from minivllm_runtime.messages import AbortRequest, AddRequests, EngineRequest
 from minivllm_scheduler import FinishReason
 
 from ..reference.tiny_transformers import VOCAB_SIZE, engine_of, reference_model

@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minivllm_runtime.engine.messages import TokenOutput
 from minivllm_runtime.engine.output_joiner import OutputJoiner
+from minivllm_runtime.messages import TokenOutput
 from minivllm_scheduler import FinishReason
 
 

@@ -1,7 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minivllm_runtime.engine.messages import (
+from minivllm_runtime.engine.output_mailbox import OutputMailbox
+from minivllm_runtime.messages import (
     Accepted,
     EngineStats,
     Refused,
@@ -9,7 +10,6 @@ from minivllm_runtime.engine.messages import (
     TokenLogprobs,
     TokenOutput,
 )
-from minivllm_runtime.engine.output_mailbox import OutputMailbox
 from minivllm_scheduler import FinishReason
 
 

@@ -3,9 +3,9 @@ import sys
 
 import pytest
 
-from minivllm_runtime.engine.messages import EngineRequest, TokenOutput
 from minivllm_runtime.engine.output_processor import OutputProcessor
 from minivllm_runtime.errors import InvalidParameter, RequestFailed
+from minivllm_runtime.messages import EngineRequest, TokenOutput
 from minivllm_runtime.outputs import ChoiceDelta
 from minivllm_runtime.sampling_params import SamplingParams
 from minivllm_runtime.tokenizer import Tokenizer

@@ -5,7 +5,7 @@ import torch
 
 from minivllm_runtime import InvalidParameter
 from minivllm_runtime.engine.placement import resolve_device, resolve_dtype
-from minivllm_runtime.models.model_config import ModelConfig
+from minivllm_runtime.model_config import ModelConfig
 
 MODEL = ModelConfig(
     architecture="llama",

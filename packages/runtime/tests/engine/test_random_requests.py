@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from minivllm_runtime.engine.engine_core import EngineCore
-from minivllm_runtime.engine.messages import AbortRequest, Accepted, AddRequests, EngineRequest, TokenOutput
+from minivllm_runtime.messages import AbortRequest, Accepted, AddRequests, EngineRequest, TokenOutput
 from minivllm_scheduler import FinishReason
 from minivllm_scheduler.request import RequestStatus
 

@@ -6,8 +6,8 @@ import torch
 from minivllm_runtime.config import EngineConfig
 from minivllm_runtime.device.choose_ops import choose_ops
 from minivllm_runtime.engine.builder import BuiltEngine, assemble_engine
-from minivllm_runtime.engine.messages import AddRequests, EngineRequest
 from minivllm_runtime.llm import LLM
+from minivllm_runtime.messages import AddRequests, EngineRequest
 from minivllm_runtime.sampling_params import SamplingParams
 
 from ..reference.devices import on_cuda

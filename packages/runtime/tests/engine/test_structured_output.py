@@ -14,7 +14,7 @@ from minivllm_runtime.config import EngineConfig
 from minivllm_runtime.engine import grammar_compiler
 from minivllm_runtime.engine.builder import assemble_engine
 from minivllm_runtime.engine.grammar_compiler import GrammarCompiler
-from minivllm_runtime.engine.messages import AbortRequest, Accepted, AddRequests, EngineRequest, Refused
+from minivllm_runtime.messages import AbortRequest, Accepted, AddRequests, EngineRequest, Refused
 from minivllm_runtime.sampling.grammar_masks import GrammarState
 from minivllm_runtime.tokenizer import Tokenizer
 from minivllm_scheduler import FinishReason

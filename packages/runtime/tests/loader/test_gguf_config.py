@@ -10,7 +10,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from minivllm_runtime.errors import ModelLoadError
 from minivllm_runtime.loader.gguf_config import read_gguf_config
 from minivllm_runtime.loader.gguf_reader import GGUFFile
-from minivllm_runtime.models.model_config import ModelConfig, RopeScaling
+from minivllm_runtime.model_config import ModelConfig, RopeScaling
 
 HEAD_DIM = 64
 KEYS: dict[str, object] = {

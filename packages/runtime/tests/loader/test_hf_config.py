@@ -14,7 +14,7 @@ from transformers import (
 
 from minivllm_runtime.errors import ModelLoadError
 from minivllm_runtime.loader.hf_config import read_hf_config
-from minivllm_runtime.models.model_config import RopeScaling
+from minivllm_runtime.model_config import RopeScaling
 
 from .tiny_models import SHAPE, tiny_model
 

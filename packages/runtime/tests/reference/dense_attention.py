@@ -3,7 +3,7 @@
 from torch import Tensor
 from torch.nn import functional
 
-from minivllm_runtime.layers.rotary import RotaryTables, Rotation
+from minivllm_runtime.attention.rotary import RotaryTables, Rotation
 
 
 class DenseAttention:

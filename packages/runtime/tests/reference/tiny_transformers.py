@@ -11,8 +11,8 @@ from minivllm_runtime.device.choose_ops import choose_ops
 from minivllm_runtime.engine.builder import BuiltEngine, assemble_engine
 from minivllm_runtime.loader.safetensors_checkpoint import SafetensorsCheckpoint
 from minivllm_runtime.loader.weights import load_weights
+from minivllm_runtime.model_config import ModelConfig
 from minivllm_runtime.models.decoder import Decoder
-from minivllm_runtime.models.model_config import ModelConfig
 
 from ..loader.tiny_models import tiny_model
 from ..scripted.byte_level import byte_level_tokenizer

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import torch
 
-from minivllm_runtime.engine.messages import EngineRequest
+from minivllm_runtime.device_state.request_states import RequestStates
+from minivllm_runtime.messages import EngineRequest
 from minivllm_runtime.sampling.request_sampling import RequestSampling
 from minivllm_runtime.sampling.sampling_batch import SamplingBatch
-from minivllm_runtime.worker.request_states import RequestStates
 
 CPU = torch.device("cpu")
 

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minivllm_runtime.engine.messages import TokenLogprobs
+from minivllm_runtime.messages import TokenLogprobs
 from minivllm_runtime.sampling.logprobs import logprob_table, most_probable_ids, read_table
 
 # Few values, so that many are equal.

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from minivllm_runtime.attention.step_attention import StepAttention
-from minivllm_runtime.models.model_config import ModelConfig
+from minivllm_runtime.model_config import ModelConfig
 
 
 class ScriptedModel:

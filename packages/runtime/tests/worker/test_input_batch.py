@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minivllm_kernels.reference.decode_inputs import decode_inputs
+from minivllm_runtime.device_state.request_states import RequestStates
 from minivllm_runtime.worker.input_batch import InputBatch
-from minivllm_runtime.worker.request_states import RequestStates
 from minivllm_scheduler import ScheduledRequest
 
 BLOCK_SIZE = 4

@@ -1,6 +1,6 @@
 import torch
 
-from minivllm_runtime.models.model_config import ModelConfig
+from minivllm_runtime.model_config import ModelConfig
 from minivllm_runtime.worker.kv_cache import KVCacheTensors
 
 CONFIG = ModelConfig(

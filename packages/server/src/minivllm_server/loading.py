@@ -15,7 +15,7 @@ from minivllm_runtime.errors import InvalidParameter
 if TYPE_CHECKING:
     from minivllm_runtime.engine.async_engine import AsyncEngine
     from minivllm_runtime.engine.process.remote_engine import RemoteEngine
-    from minivllm_runtime.models.model_config import ModelConfig
+    from minivllm_runtime.model_config import ModelConfig
 
 
 def load_engine(config: EngineConfig, console: Console, *, max_tokens: int | None = None) -> AsyncEngine:

@@ -14,7 +14,7 @@ import torch
 
 from minivllm_runtime.engine.async_engine import AsyncEngine
 from minivllm_runtime.engine.builder import BuiltEngine, assemble_engine
-from minivllm_runtime.models.model_config import ModelConfig
+from minivllm_runtime.model_config import ModelConfig
 from minivllm_runtime.tokenizer import Tokenizer
 from minivllm_server.listener import bind, url_of
 from minivllm_server.server import DrainingServer, serve_engine

@@ -11,8 +11,8 @@ from minivllm_bench.live.pass_times import PassTimes
 from minivllm_runtime.config import EngineConfig
 from minivllm_runtime.engine.builder import BuiltEngine, build_engine
 from minivllm_runtime.engine.engine_core import EngineCore
-from minivllm_runtime.engine.messages import AddRequests, EngineRequest, Refused, TokenOutput
 from minivllm_runtime.errors import MinivllmError
+from minivllm_runtime.messages import AddRequests, EngineRequest, Refused, TokenOutput
 from minivllm_scheduler import FinishReason
 from minivllm_scheduler.recording import Event, Setup
 from minivllm_scheduler.simulation import (

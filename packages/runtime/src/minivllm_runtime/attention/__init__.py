@@ -1,1 +1,1 @@
-"""Attention over the paged KV cache: the interface and its CPU and CUDA implementations."""
+"""Attention over the paged KV cache, heads rotated: the interface and its CPU and CUDA implementations."""

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from minivllm_kernels.cpu.ops import CpuOps
+from minivllm_runtime.attention.rotary import RotaryTables
 from minivllm_runtime.attention.step_attention import BatchLayout
-from minivllm_runtime.layers.rotary import RotaryTables
 
 
 class NativeAttentionBackend:

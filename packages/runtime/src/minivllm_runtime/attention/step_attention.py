@@ -6,7 +6,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from minivllm_runtime.layers.rotary import RotaryTables
+from minivllm_runtime.attention.rotary import RotaryTables
 
 
 @dataclass(frozen=True, slots=True)

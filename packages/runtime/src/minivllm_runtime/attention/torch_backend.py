@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from minivllm_runtime.attention.rotary import RotaryTables, Rotation
 from minivllm_runtime.attention.step_attention import BatchLayout
-from minivllm_runtime.layers.rotary import RotaryTables, Rotation
 
 _MIN_ROWS_FOR_BATCHED_PRODUCTS = 4
 """From here on two batched products beat the fused operation for single-token rows (measured on two cores)."""

@@ -7,8 +7,8 @@ from torch import Tensor
 from minivllm_kernels.paged_decode_attention import rotate_cache_and_attend
 from minivllm_kernels.paged_prefill_attention import paged_prefill_attention
 from minivllm_kernels.rotate_and_cache import rotate_and_cache
+from minivllm_runtime.attention.rotary import RotaryTables
 from minivllm_runtime.attention.step_attention import BatchLayout
-from minivllm_runtime.layers.rotary import RotaryTables
 
 
 class TritonAttentionBackend:

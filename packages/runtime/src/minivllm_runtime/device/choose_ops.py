@@ -10,7 +10,7 @@ from minivllm_kernels.errors import CpuKernelsUnavailable
 from minivllm_runtime.device.interface import DeviceOps
 from minivllm_runtime.device.native_ops import NativeOps
 from minivllm_runtime.device.torch_ops import TorchOps
-from minivllm_runtime.models.model_config import ModelConfig
+from minivllm_runtime.model_config import ModelConfig
 
 _logger = logging.getLogger(__name__)
 

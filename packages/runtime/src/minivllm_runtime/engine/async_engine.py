@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from minivllm_runtime.config import EngineConfig
 from minivllm_runtime.engine.connection import Engine
 from minivllm_runtime.engine.input_processor import InputProcessor
-from minivllm_runtime.engine.messages import (
+from minivllm_runtime.engine.output_processor import OutputProcessor
+from minivllm_runtime.engine.submission import Submission
+from minivllm_runtime.errors import EngineDead, InvalidParameter, QueueFull
+from minivllm_runtime.messages import (
     AbortRequest,
     Accepted,
     AddRequests,
@@ -23,9 +26,6 @@ from minivllm_runtime.engine.messages import (
     Refused,
     StepOutput,
 )
-from minivllm_runtime.engine.output_processor import OutputProcessor
-from minivllm_runtime.engine.submission import Submission
-from minivllm_runtime.errors import EngineDead, InvalidParameter, QueueFull
 from minivllm_runtime.sampling_params import SamplingParams
 
 if TYPE_CHECKING:

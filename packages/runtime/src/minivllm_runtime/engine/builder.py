@@ -14,17 +14,18 @@ from minivllm_kvcache import KVCacheManager
 from minivllm_runtime.config import EngineConfig, SchedulingPolicy
 from minivllm_runtime.device.choose_ops import choose_ops
 from minivllm_runtime.device.interface import DeviceOps
+from minivllm_runtime.device_state.request_states import RequestStates
 from minivllm_runtime.engine.engine_core import EngineCore
 from minivllm_runtime.engine.grammar_compiler import GrammarCompiler
-from minivllm_runtime.engine.messages import EngineStats
 from minivllm_runtime.engine.placement import resolve_device, resolve_dtype
 from minivllm_runtime.engine.thread_connection import ThreadConnection
 from minivllm_runtime.errors import InvalidParameter
 from minivllm_runtime.loader.checkpoint import Checkpoint, open_checkpoint
 from minivllm_runtime.loader.dummy_checkpoint import DummyCheckpoint
 from minivllm_runtime.loader.weights import dummy_weights, load_weights
+from minivllm_runtime.messages import EngineStats
+from minivllm_runtime.model_config import ModelConfig
 from minivllm_runtime.models.decoder import Decoder
-from minivllm_runtime.models.model_config import ModelConfig
 from minivllm_runtime.tokenizer import Tokenizer
 from minivllm_runtime.worker.kv_cache import KVCacheTensors
 from minivllm_runtime.worker.memory import (
@@ -35,7 +36,6 @@ from minivllm_runtime.worker.memory import (
     kv_budget_bytes,
 )
 from minivllm_runtime.worker.model_runner import Model, ModelRunner
-from minivllm_runtime.worker.request_states import RequestStates
 from minivllm_scheduler import FCFS, PRIORITY, FairShare, Scheduler, SchedulerConfig, WaitingOrder
 from minivllm_scheduler.recording import Event, RecordingScheduler
 

@@ -2,9 +2,9 @@
 
 from minivllm_runtime.engine.detokenizer import IncrementalDetokenizer
 from minivllm_runtime.engine.logprob_decoder import decode_logprob, decode_prompt_logprobs
-from minivllm_runtime.engine.messages import TokenOutput
 from minivllm_runtime.engine.stop_strings import StopStringMatcher
 from minivllm_runtime.engine.stop_tokens import named_stop_tokens
+from minivllm_runtime.messages import TokenOutput
 from minivllm_runtime.outputs import ChoiceDelta, FinishReasonName, TokenLogprob
 from minivllm_runtime.sampling_params import SamplingParams
 from minivllm_runtime.tokenizer import Tokenizer

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from minivllm_runtime.engine.messages import EngineRequest
 from minivllm_runtime.engine.outbox import Outbox
+from minivllm_runtime.messages import EngineRequest
 from minivllm_runtime.outputs import ChoiceDelta, CompletionOutput, RequestOutput
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from minivllm_runtime.engine.messages import Command, EngineStats, StepOutput
-from minivllm_runtime.models.model_config import ModelConfig
+from minivllm_runtime.messages import Command, EngineStats, StepOutput
+from minivllm_runtime.model_config import ModelConfig
 from minivllm_runtime.tokenizer import Tokenizer
 
 OnOutput = Callable[[StepOutput], None]

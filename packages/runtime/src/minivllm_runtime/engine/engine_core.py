@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from minivllm_kvcache import KVCacheManager
 from minivllm_runtime.engine.grammar_compiler import GrammarCompiler
-from minivllm_runtime.engine.messages import (
+from minivllm_runtime.engine.pending_grammars import PendingGrammars, ReadyBatch
+from minivllm_runtime.engine.queue_clock import QueueClock
+from minivllm_runtime.messages import (
     AbortRequest,
     Accepted,
     AddRequests,
@@ -17,8 +19,6 @@ from minivllm_runtime.engine.messages import (
     Refused,
     TokenOutput,
 )
-from minivllm_runtime.engine.pending_grammars import PendingGrammars, ReadyBatch
-from minivllm_runtime.engine.queue_clock import QueueClock
 from minivllm_runtime.worker.model_runner import ModelRunner
 from minivllm_scheduler import (
     FinishReason,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
 from minivllm_runtime.engine.engine_core import EngineCore
-from minivllm_runtime.engine.messages import Command, StepOutput
+from minivllm_runtime.messages import Command, StepOutput
 
 _log = logging.getLogger(__name__)
 

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from minivllm_runtime.engine.messages import EngineRequest
 from minivllm_runtime.engine.stop_tokens import named_stop_tokens
 from minivllm_runtime.errors import InvalidParameter
-from minivllm_runtime.models.model_config import ModelConfig
+from minivllm_runtime.messages import EngineRequest
+from minivllm_runtime.model_config import ModelConfig
 from minivllm_runtime.sampling_params import SamplingParams
 from minivllm_runtime.tokenizer import Tokenizer
 

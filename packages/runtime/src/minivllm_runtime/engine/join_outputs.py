@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from minivllm_runtime.engine.messages import TokenLogprobs, TokenOutput
+from minivllm_runtime.messages import TokenLogprobs, TokenOutput
 
 
 def join_outputs(outputs: Sequence[TokenOutput]) -> TokenOutput:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from minivllm_runtime.engine.detokenizer import IncrementalDetokenizer
-from minivllm_runtime.engine.messages import TokenLogprobs
+from minivllm_runtime.messages import TokenLogprobs
 from minivllm_runtime.outputs import TokenLogprob, TopLogprob
 from minivllm_runtime.tokenizer import Tokenizer
 

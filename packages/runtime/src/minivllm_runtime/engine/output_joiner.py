@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from minivllm_runtime.engine.join_outputs import join_outputs
-from minivllm_runtime.engine.messages import TokenOutput
+from minivllm_runtime.messages import TokenOutput
 
 _MOST_OUTPUTS = 32
 """Outputs joined into one: the work that one output costs is then little, and no step has much to catch up with."""

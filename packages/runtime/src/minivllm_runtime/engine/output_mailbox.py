@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from minivllm_runtime.engine.join_outputs import join_outputs
-from minivllm_runtime.engine.messages import StepOutput, TokenOutput
+from minivllm_runtime.messages import StepOutput, TokenOutput
 
 
 class OutputMailbox:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from minivllm_runtime.engine.choice_decoder import ChoiceDecoder
-from minivllm_runtime.engine.messages import EngineRequest, TokenOutput
 from minivllm_runtime.errors import InvalidParameter, RequestFailed
+from minivllm_runtime.messages import EngineRequest, TokenOutput
 from minivllm_runtime.outputs import ChoiceDelta
 from minivllm_runtime.sampling_params import SamplingParams
 from minivllm_runtime.tokenizer import Tokenizer

@@ -8,8 +8,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, NamedTuple
 
 from minivllm_runtime.engine.grammar_compiler import GrammarCompiler
-from minivllm_runtime.engine.messages import AddRequests
 from minivllm_runtime.errors import InvalidParameter
+from minivllm_runtime.messages import AddRequests
 from minivllm_runtime.sampling.grammar_masks import GrammarState
 
 if TYPE_CHECKING:

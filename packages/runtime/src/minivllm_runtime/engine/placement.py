@@ -4,7 +4,7 @@ import torch
 
 from minivllm_runtime.config import Device, DType
 from minivllm_runtime.errors import InvalidParameter
-from minivllm_runtime.models.model_config import ModelConfig
+from minivllm_runtime.model_config import ModelConfig
 
 
 def resolve_device(choice: Device) -> torch.device:

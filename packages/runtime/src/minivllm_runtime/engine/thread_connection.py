@@ -5,8 +5,8 @@ import asyncio
 from minivllm_runtime.engine.connection import OnDeath, OnOutput
 from minivllm_runtime.engine.engine_core import EngineCore
 from minivllm_runtime.engine.engine_thread import EngineThread
-from minivllm_runtime.engine.messages import Command, StepOutput
 from minivllm_runtime.engine.output_mailbox import OutputMailbox
+from minivllm_runtime.messages import Command, StepOutput
 
 
 class ThreadConnection:

@@ -2,11 +2,11 @@
 
 from torch import Tensor, nn
 
+from minivllm_runtime.attention.rotary import RotaryTables
 from minivllm_runtime.attention.step_attention import StepAttention
 from minivllm_runtime.layers.linear import Linear
 from minivllm_runtime.layers.norm import RMSNorm
-from minivllm_runtime.layers.rotary import RotaryTables
-from minivllm_runtime.models.model_config import ModelConfig
+from minivllm_runtime.model_config import ModelConfig
 
 
 class SelfAttention(nn.Module):

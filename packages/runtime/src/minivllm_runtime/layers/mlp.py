@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from minivllm_runtime.layers.linear import GatedLinear, Linear
-from minivllm_runtime.models.model_config import ModelConfig
+from minivllm_runtime.model_config import ModelConfig
 
 
 class GatedMLP(nn.Module):

@@ -11,7 +11,7 @@ from minivllm_runtime.loader.bundled import BUNDLED_MODEL, bundled_file
 from minivllm_runtime.loader.gguf_checkpoint import GGUFCheckpoint
 from minivllm_runtime.loader.hub import cached, download
 from minivllm_runtime.loader.safetensors_checkpoint import SafetensorsCheckpoint
-from minivllm_runtime.models.model_config import ModelConfig
+from minivllm_runtime.model_config import ModelConfig
 from minivllm_runtime.tokenizer import Tokenizer
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from minivllm_runtime.errors import ModelLoadError
 from minivllm_runtime.loader.hf_config import read_hf_config
 from minivllm_runtime.loader.hf_tokenizer import load_hf_tokenizer
-from minivllm_runtime.models.model_config import ModelConfig
+from minivllm_runtime.model_config import ModelConfig
 from minivllm_runtime.tokenizer import Tokenizer
 
 

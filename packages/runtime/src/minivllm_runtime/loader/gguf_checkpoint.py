@@ -11,7 +11,7 @@ from minivllm_runtime.loader.gguf_config import ROPE_FREQUENCY_FACTORS, read_ggu
 from minivllm_runtime.loader.gguf_dequantize import dequantize
 from minivllm_runtime.loader.gguf_reader import GGUFFile
 from minivllm_runtime.loader.gguf_tokenizer import load_gguf_tokenizer
-from minivllm_runtime.models.model_config import ModelConfig
+from minivllm_runtime.model_config import ModelConfig
 from minivllm_runtime.tokenizer import Tokenizer
 
 _TOP_LEVEL: Mapping[str, str] = {

@@ -10,12 +10,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from minivllm_runtime.attention.rotary import inverse_frequencies
 from minivllm_runtime.errors import ModelLoadError
-from minivllm_runtime.layers.rotary import inverse_frequencies
 from minivllm_runtime.loader.config_fields import ConfigFields
 from minivllm_runtime.loader.gguf_dequantize import dequantize
 from minivllm_runtime.loader.gguf_reader import GGUFFile
-from minivllm_runtime.models.model_config import Architecture, ModelConfig, RopeScaling
+from minivllm_runtime.model_config import Architecture, ModelConfig, RopeScaling
 
 ROPE_FREQUENCY_FACTORS = "rope_freqs.weight"
 """Divisors of the rotary frequencies [head_dim / 2]; llama.cpp writes Llama 3's scaling this way."""

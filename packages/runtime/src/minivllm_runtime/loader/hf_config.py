@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from minivllm_runtime.errors import ModelLoadError
 from minivllm_runtime.loader.config_fields import ConfigFields
-from minivllm_runtime.models.model_config import Architecture, ModelConfig, RopeScaling
+from minivllm_runtime.model_config import Architecture, ModelConfig, RopeScaling
 
 _ARCHITECTURES: Mapping[str, Architecture] = {
     "LlamaForCausalLM": "llama",

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer as Backend
 from minivllm_runtime.errors import ModelLoadError
 from minivllm_runtime.loader.config_fields import ConfigFields
 from minivllm_runtime.loader.word_patterns import QWEN2_WORDS
-from minivllm_runtime.models.model_config import ModelConfig
+from minivllm_runtime.model_config import ModelConfig
 from minivllm_runtime.tokenizer import Tokenizer
 
 _GENERIC_CLASSES = ("TokenizersBackend", "PreTrainedTokenizer")

@@ -10,7 +10,7 @@ from minivllm_runtime.errors import ModelLoadError
 from minivllm_runtime.loader.config_fields import ConfigFields
 from minivllm_runtime.loader.hf_config import read_hf_config
 from minivllm_runtime.loader.hf_tokenizer import load_hf_tokenizer
-from minivllm_runtime.models.model_config import ModelConfig
+from minivllm_runtime.model_config import ModelConfig
 from minivllm_runtime.tokenizer import Tokenizer
 
 SINGLE_FILE = "model.safetensors"

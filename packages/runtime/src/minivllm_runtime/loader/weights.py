@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from minivllm_runtime.errors import ModelLoadError
+from minivllm_runtime.model_config import ModelConfig
 from minivllm_runtime.models.decoder import Decoder
-from minivllm_runtime.models.model_config import ModelConfig
 
 _HEAD = "lm_head.weight"
 _EMBEDDING = "model.embed_tokens.weight"

@@ -1,1 +1,1 @@
-"""Model configurations and the decoder they describe."""
+"""The decoder that a model configuration describes."""

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from minivllm_runtime.attention.rotary import RotaryEmbedding, RotaryTables
 from minivllm_runtime.attention.step_attention import StepAttention
 from minivllm_runtime.device.interface import DeviceOps
 from minivllm_runtime.layers.attention import SelfAttention
 from minivllm_runtime.layers.linear import Linear
 from minivllm_runtime.layers.mlp import GatedMLP
 from minivllm_runtime.layers.norm import RMSNorm
-from minivllm_runtime.layers.rotary import RotaryEmbedding, RotaryTables
-from minivllm_runtime.models.model_config import ModelConfig
+from minivllm_runtime.model_config import ModelConfig
 
 
 class DecoderLayer(nn.Module):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from minivllm_runtime.engine.messages import TokenLogprobs
+from minivllm_runtime.messages import TokenLogprobs
 
 
 def logprob_table(logits: Tensor, token_ids: Tensor, num_top: int, num_ids: int) -> Tensor:

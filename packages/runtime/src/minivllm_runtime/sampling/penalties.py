@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from minivllm_runtime.engine.messages import EngineRequest
-from minivllm_runtime.sampling.upload import upload
+from minivllm_runtime.device_state.staging import upload
+from minivllm_runtime.messages import EngineRequest
 
 _LARGEST_LOGIT = 1e30
 """So that no penalty, however extreme, makes infinities, which a softmax cannot tell apart."""

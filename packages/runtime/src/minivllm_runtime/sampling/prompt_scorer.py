@@ -6,10 +6,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from minivllm_runtime.engine.messages import EngineRequest, TokenLogprobs
+from minivllm_runtime.device_state.staging import HostCopy, upload
+from minivllm_runtime.messages import EngineRequest, TokenLogprobs
 from minivllm_runtime.sampling.logprobs import logprob_table, read_table
-from minivllm_runtime.sampling.upload import upload
-from minivllm_runtime.worker.staging import HostCopy
 from minivllm_scheduler import ScheduledRequest
 
 _TOKENS_AT_ONCE = 64

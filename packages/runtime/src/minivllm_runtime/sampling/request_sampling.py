@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from minivllm_runtime.engine.messages import EngineRequest
-from minivllm_runtime.sampling.upload import upload
+from minivllm_runtime.device_state.staging import upload
+from minivllm_runtime.messages import EngineRequest
 from minivllm_runtime.sampling_params import GREEDY_TEMPERATURE
 
 

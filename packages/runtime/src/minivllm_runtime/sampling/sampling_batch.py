@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from minivllm_runtime.device_state.request_states import RequestStates
+from minivllm_runtime.device_state.staging import upload
 from minivllm_runtime.sampling.grammar_masks import GrammarState, allowed_words
 from minivllm_runtime.sampling.penalties import PenalizedRow, Penalties
 from minivllm_runtime.sampling.philox import uniforms
 from minivllm_runtime.sampling.request_sampling import RequestSampling
-from minivllm_runtime.sampling.upload import upload
-from minivllm_runtime.worker.request_states import RequestStates
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from minivllm_runtime.engine.messages import EngineRequest, TokenLogprobs
+from minivllm_runtime.device_state.request_states import RequestStates
+from minivllm_runtime.device_state.staging import HostCopy, upload
+from minivllm_runtime.messages import EngineRequest, TokenLogprobs
 from minivllm_runtime.sampling.grammar_masks import GrammarState
 from minivllm_runtime.sampling.logprobs import logprob_table, read_table
 from minivllm_runtime.sampling.request_sampling import RequestSampling
 from minivllm_runtime.sampling.sampler import sample
 from minivllm_runtime.sampling.sampling_batch import SamplingBatch
-from minivllm_runtime.sampling.upload import upload
-from minivllm_runtime.worker.request_states import RequestStates
-from minivllm_runtime.worker.staging import HostCopy
 from minivllm_scheduler import ScheduledRequest
 
 

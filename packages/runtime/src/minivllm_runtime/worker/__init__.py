@@ -1,1 +1,1 @@
-"""Everything that owns device tensors: KV cache, request states, input batches, the model runner."""
+"""Steps on the device: input batches, KV tensors, CUDA graphs, the model runner."""

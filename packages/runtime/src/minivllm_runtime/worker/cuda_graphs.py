@@ -17,10 +17,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from minivllm_runtime.sampling.upload import upload
+from minivllm_runtime.device_state.request_states import RequestStates
+from minivllm_runtime.device_state.staging import host_tensor, upload
 from minivllm_runtime.worker.input_batch import InputBatch
-from minivllm_runtime.worker.request_states import RequestStates
-from minivllm_runtime.worker.staging import host_tensor
 from minivllm_runtime.worker.step_columns import StepColumns
 
 _LARGEST_MIXED = 4096

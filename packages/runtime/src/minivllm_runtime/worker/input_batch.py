@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from minivllm_runtime.attention.step_attention import BatchLayout
-from minivllm_runtime.sampling.upload import upload
-from minivllm_runtime.worker.request_states import RequestStates
-from minivllm_runtime.worker.staging import host_tensor
+from minivllm_runtime.device_state.request_states import RequestStates
+from minivllm_runtime.device_state.staging import host_tensor, upload
 from minivllm_scheduler import ScheduledRequest
 
 

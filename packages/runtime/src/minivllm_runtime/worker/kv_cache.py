@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from minivllm_runtime.models.model_config import ModelConfig
+from minivllm_runtime.model_config import ModelConfig
 
 
 class KVCacheTensors:

@@ -4,7 +4,7 @@ import torch
 
 from minivllm_runtime.errors import InvalidParameter
 from minivllm_runtime.host_memory import host_memory_bytes
-from minivllm_runtime.models.model_config import ModelConfig
+from minivllm_runtime.model_config import ModelConfig
 from minivllm_runtime.worker.cuda_graphs import captured_rows
 
 _CPU_FRACTION = 0.25

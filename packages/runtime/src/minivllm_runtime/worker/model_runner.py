@@ -8,16 +8,15 @@ import torch
 from torch import Tensor
 
 from minivllm_runtime.attention.step_attention import AttentionBackend, StepAttention
-from minivllm_runtime.engine.messages import EngineRequest, TokenLogprobs
+from minivllm_runtime.device_state.request_states import RequestStates
+from minivllm_runtime.device_state.staging import HostCopy, upload
+from minivllm_runtime.messages import EngineRequest, TokenLogprobs
 from minivllm_runtime.sampling.grammar_masks import GrammarState
 from minivllm_runtime.sampling.prompt_scorer import PromptScorer, PromptScores
 from minivllm_runtime.sampling.step_sampler import Sampled, StepSampler, TokenScores
-from minivllm_runtime.sampling.upload import upload
 from minivllm_runtime.worker.cuda_graphs import GraphOutput, StepGraphs
 from minivllm_runtime.worker.input_batch import InputBatch
 from minivllm_runtime.worker.kv_cache import KVCacheTensors
-from minivllm_runtime.worker.request_states import RequestStates
-from minivllm_runtime.worker.staging import HostCopy
 from minivllm_runtime.worker.step_columns import StepColumns
 from minivllm_scheduler import ScheduledRequest, SchedulerOutput, StepResult
 

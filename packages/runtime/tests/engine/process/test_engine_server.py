@@ -9,7 +9,9 @@ import zmq
 
 from minivllm_runtime.config import EngineConfig
 from minivllm_runtime.engine.builder import assemble_engine
-from minivllm_runtime.engine.messages import (
+from minivllm_runtime.engine.process.engine_server import EngineServer
+from minivllm_runtime.engine.process.wire import FromEngine, ToEngine, decode_output, decode_reason, encode
+from minivllm_runtime.messages import (
     AbortRequest,
     Accepted,
     AddRequests,
@@ -17,8 +19,6 @@ from minivllm_runtime.engine.messages import (
     EngineRequest,
     Refused,
 )
-from minivllm_runtime.engine.process.engine_server import EngineServer
-from minivllm_runtime.engine.process.wire import FromEngine, ToEngine, decode_output, decode_reason, encode
 from minivllm_runtime.tokenizer import Tokenizer
 
 from ...scripted.byte_level import byte_level_tokenizer

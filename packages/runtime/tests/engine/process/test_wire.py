@@ -5,7 +5,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minivllm_runtime.engine.messages import (
+from minivllm_runtime.engine.process.wire import decode_add, decode_output, encode
+from minivllm_runtime.messages import (
     Accepted,
     AddRequests,
     EngineRequest,
@@ -15,7 +16,6 @@ from minivllm_runtime.engine.messages import (
     TokenLogprobs,
     TokenOutput,
 )
-from minivllm_runtime.engine.process.wire import decode_add, decode_output, encode
 from minivllm_scheduler import FinishReason
 
 ids = st.integers(0, 2**31)

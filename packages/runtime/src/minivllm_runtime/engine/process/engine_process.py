@@ -21,7 +21,7 @@ from minivllm_runtime.engine.process.startup import (
     decode_announcement,
 )
 from minivllm_runtime.errors import EngineDead, InvalidParameter, ModelLoadError
-from minivllm_runtime.models.model_config import ModelConfig
+from minivllm_runtime.model_config import ModelConfig
 
 _log = logging.getLogger(__name__)
 

@@ -8,14 +8,6 @@ from collections.abc import Sequence
 import zmq
 
 from minivllm_runtime.engine.engine_core import EngineCore
-from minivllm_runtime.engine.messages import (
-    AbortRequest,
-    Accepted,
-    AddRequests,
-    Refused,
-    StepOutput,
-    TokenOutput,
-)
 from minivllm_runtime.engine.process.wire import (
     EngineDescription,
     FromEngine,
@@ -24,6 +16,14 @@ from minivllm_runtime.engine.process.wire import (
     decode_add,
     decode_ask,
     encode,
+)
+from minivllm_runtime.messages import (
+    AbortRequest,
+    Accepted,
+    AddRequests,
+    Refused,
+    StepOutput,
+    TokenOutput,
 )
 
 _log = logging.getLogger(__name__)

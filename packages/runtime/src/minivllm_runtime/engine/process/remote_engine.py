@@ -11,7 +11,6 @@ from zmq.utils.monitor import recv_monitor_message
 
 from minivllm_runtime.config import EngineConfig
 from minivllm_runtime.engine.connection import OnDeath, OnOutput
-from minivllm_runtime.engine.messages import AbortRequest, AddRequests, AskStats, Command, EngineStats
 from minivllm_runtime.engine.process.engine_process import EngineProcess
 from minivllm_runtime.engine.process.wire import (
     EngineDescription,
@@ -23,7 +22,8 @@ from minivllm_runtime.engine.process.wire import (
     encode,
 )
 from minivllm_runtime.errors import EngineDead
-from minivllm_runtime.models.model_config import ModelConfig
+from minivllm_runtime.messages import AbortRequest, AddRequests, AskStats, Command, EngineStats
+from minivllm_runtime.model_config import ModelConfig
 from minivllm_runtime.tokenizer import Tokenizer
 
 _log = logging.getLogger(__name__)

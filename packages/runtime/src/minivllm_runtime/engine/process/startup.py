@@ -2,7 +2,7 @@
 
 import msgspec
 
-from minivllm_runtime.models.model_config import ModelConfig
+from minivllm_runtime.model_config import ModelConfig
 
 
 class Loading(msgspec.Struct, frozen=True, tag=True):

@@ -4,8 +4,8 @@ from enum import Enum
 
 import msgspec
 
-from minivllm_runtime.engine.messages import AbortRequest, AddRequests, AskStats, EngineStats, StepOutput
-from minivllm_runtime.models.model_config import ModelConfig
+from minivllm_runtime.messages import AbortRequest, AddRequests, AskStats, EngineStats, StepOutput
+from minivllm_runtime.model_config import ModelConfig
 from minivllm_runtime.tokenizer import TokenizerParts
 
 
