@@ -16,11 +16,11 @@ from minivllm_runtime.engine.builder import assemble_engine
 from minivllm_runtime.engine.grammar_compiler import GrammarCompiler
 from minivllm_runtime.messages import AbortRequest, Accepted, AddRequests, EngineRequest, Refused
 from minivllm_runtime.sampling.grammar_masks import GrammarState
-from minivllm_runtime.tokenizer import Tokenizer
 from minivllm_scheduler import FinishReason
 
 from ..reference.tiny_transformers import engine_of, reference_model
 from ..scripted.byte_level import IM_END, byte_level_tokenizer
+from ..scripted.held_tokenizer import HeldTokenizer
 from ..scripted.model import ScriptedModel, scripted_config
 
 MODEL = reference_model("llama 4/2 heads")
@@ -191,21 +191,6 @@ def test_a_wrong_schema_is_refused_and_loses_nothing():
     assert "nope" in refused.message
     assert set(texts) == {"good"}
     assert_at_rest(core)
-
-
-class HeldTokenizer(Tokenizer):
-    """Tells what its tokens are when it is told to: the first grammar is compiled then."""
-
-    def __init__(self):
-        super().__init__(byte_level_tokenizer().backend, special_tokens={"eos_token": "<|im_end|>"})
-        self.may_compile = threading.Event()
-        self.error = None
-
-    def token_bytes(self, token_id):
-        assert self.may_compile.wait(30)
-        if self.error is not None:
-            raise self.error
-        return super().token_bytes(token_id)
 
 
 def test_the_engine_goes_on_while_a_grammar_is_compiled():

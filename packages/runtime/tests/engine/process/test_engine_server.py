@@ -19,9 +19,9 @@ from minivllm_runtime.messages import (
     EngineRequest,
     Refused,
 )
-from minivllm_runtime.tokenizer import Tokenizer
 
 from ...scripted.byte_level import byte_level_tokenizer
+from ...scripted.held_tokenizer import HeldTokenizer
 from ...scripted.model import ScriptedModel, scripted_config
 
 PATIENCE_S = 30
@@ -48,18 +48,6 @@ class Gate(ScriptedModel):
         if self.broken:
             raise RuntimeError("the device is gone")
         return super().__call__(*step)
-
-
-class HeldTokenizer(Tokenizer):
-    """Tells what its tokens are when it is told to: the first grammar is compiled then."""
-
-    def __init__(self):
-        super().__init__(byte_level_tokenizer().backend, special_tokens={"eos_token": "<|im_end|>"})
-        self.may_compile = threading.Event()
-
-    def token_bytes(self, token_id):
-        assert self.may_compile.wait(PATIENCE_S)
-        return super().token_bytes(token_id)
 
 
 class Client:
@@ -234,7 +222,8 @@ def test_nothing_is_left_of_a_request_that_was_refused_after_its_grammar_was_com
 
 
 def test_a_client_that_is_gone_loses_what_waits_for_a_grammar(tmp_path):
-    with served(tmp_path, HeldTokenizer()) as (model, core, connect, _):
+    tokenizer = HeldTokenizer()
+    with served(tmp_path, tokenizer) as (model, core, connect, _):
         leaving, staying = connect(), connect()
         leaving.add("a", "b", json_schema='{"type": "boolean"}')
         leaving.outputs_until_described()
@@ -246,10 +235,12 @@ def test_a_client_that_is_gone_loses_what_waits_for_a_grammar(tmp_path):
         while staying.receive().stats.num_waiting:
             pass
         assert not core.has_work
+        tokenizer.may_compile.set()
 
 
 def test_who_has_no_news_hears_of_steps_and_not_of_the_passing_of_time(tmp_path):
-    with served(tmp_path, HeldTokenizer(), max_num_batched_tokens=4) as (model, _, connect, _):
+    tokenizer = HeldTokenizer()
+    with served(tmp_path, tokenizer, max_num_batched_tokens=4) as (model, _, connect, _):
         client, watcher = connect(), connect()
         client.add("held", json_schema='{"type": "boolean"}')
         client.outputs_until_described()
@@ -262,6 +253,7 @@ def test_who_has_no_news_hears_of_steps_and_not_of_the_passing_of_time(tmp_path)
         client.token_ids("a")
         told = [output.stats.num_steps for output in watcher.outputs_until_described()]
         assert told == [64]
+        tokenizer.may_compile.set()
 
 
 @pytest.mark.parametrize("run_ahead", [False, True], ids=["in order", "one step ahead"])
