@@ -1,4 +1,7 @@
-"""Ctrl-C as a terminal sends it: to the whole process group, at any moment. It is one line and exit code 130."""
+"""Ctrl-C as a terminal sends it, to the whole process group, is one line and exit code 130 at any moment.
+
+SIGTERM as a supervisor sends it, to the process alone, is silent and exit code 143 until the server is ready.
+"""
 
 import importlib.util
 import os
@@ -110,6 +113,21 @@ def test_while_the_engine_process_starts(becomes_true, command, mapped_file):
             assert process.poll() is None
         assert interrupt(process) == ("", INTERRUPTED)
         assert process.returncode == 130
+        assert becomes_true(lambda: not is_running(engine))
+
+
+@needs_smollm2
+@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize("mapped_file", ["", ".gguf"])
+def test_a_supervisor_ends_a_server_that_is_not_ready(becomes_true, processes, mapped_file):
+    with started("serve", "--port", "0", "--api-processes", processes, *SMALL) as process:
+        engine = engine_of(process)
+        maps = Path(f"/proc/{engine}/maps")
+        while mapped_file not in maps.read_text():
+            assert process.poll() is None
+        process.terminate()
+        assert process.communicate(timeout=60) == ("", "")
+        assert process.returncode == 143
         assert becomes_true(lambda: not is_running(engine))
 
 
