@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
 
@@ -21,3 +22,6 @@ if not _has_cuda():
 # Properties are about results: a busy machine must not fail them.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+
+# Programs that tests start inherit that Ctrl-C is ignored, as it is in jobs that a script runs in the background.
+signal.signal(signal.SIGINT, signal.default_int_handler)
