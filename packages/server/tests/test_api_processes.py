@@ -37,7 +37,7 @@ assert sys.stdin.readline().startswith("{")
 def supervise(tmp_path):
     """Serves with programs that are given as text; says whether they came to be ready, and how many there were."""
 
-    def supervise(program, count=2, back_off=AT_ONCE, on_ready=lambda: None):
+    def supervise(program, count=2, back_off=AT_ONCE, on_ready=lambda: None, stop_timeout_s=60):
         text = [sys.executable, "-c", READ_ASSIGNMENT + program, str(tmp_path)]
         ready = []
 
@@ -47,7 +47,9 @@ def supervise(tmp_path):
 
         with bind("127.0.0.1", 0) as listener:
             assignment = Assignment({}, "nowhere", listener.fileno(), Shared(str(tmp_path), "nowhere"))
-            ApiProcesses(assignment, count, back_off=back_off, program=text).serve(note_and_go_on)
+            ApiProcesses(
+                assignment, count, stop_timeout_s=stop_timeout_s, back_off=back_off, program=text
+            ).serve(note_and_go_on)
         return bool(ready), num_started(tmp_path)
 
     return supervise
@@ -67,6 +69,19 @@ def test_a_signal_ends_all_of_them(supervise):
 
 def test_a_signal_before_they_are_ready_is_a_graceful_end(supervise):
     assert supervise("os.kill(os.getppid(), signal.SIGTERM); signal.pause()")[0] is False
+
+
+@pytest.mark.parametrize("is_ready", [True, False])
+def test_one_that_hangs_is_killed_when_its_time_is_over(supervise, tmp_path, is_ready):
+    program = f"""
+signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGSTOP))
+{'print("ready", flush=True)' if is_ready else "os.kill(os.getppid(), signal.SIGTERM)"}
+while True:
+    signal.pause()
+"""
+    with pytest.raises(ApiProcessFailed, match="exit code -9 when it was told to end"):
+        supervise(program, count=1, on_ready=tell_us_to_end, stop_timeout_s=0.2)
+    assert not any(is_running(int(start.name.split("-")[1])) for start in tmp_path.glob("start-*"))
 
 
 def test_one_that_cannot_start_is_a_failure_and_leaves_nobody(supervise, tmp_path):
@@ -193,12 +208,20 @@ def end(process):
 def programs_of(process):
     """Process ids of the children, by the module they run."""
     programs = {}
-    for thread in Path(f"/proc/{process.pid}/task").iterdir():
-        for pid in (thread / "children").read_text().split():
-            arguments = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    for children in Path(f"/proc/{process.pid}/task").glob("*/children"):
+        for pid in _read(children).split():
+            arguments = _read(Path(f"/proc/{pid}/cmdline")).split("\0")
             if len(arguments) > 2:  # not one that ends at this moment
                 programs.setdefault(arguments[2], []).append(int(pid))
     return programs
+
+
+def _read(file):
+    """What /proc says of a thread or process, nothing of one that has just ended."""
+    try:
+        return file.read_text()
+    except OSError:
+        return ""
 
 
 def http_processes_of(process):

@@ -65,6 +65,7 @@ class ApiProcesses:
     Args:
         assignment: The same for all.
         count: How many.
+        stop_timeout_s: Within so long after a signal they must have ended; those that have not are killed.
         back_off: When those that fail are replaced.
         program: What they run. It reads the assignment from the first line of its input, and writes `READY`.
     """
@@ -74,11 +75,13 @@ class ApiProcesses:
         assignment: Assignment,
         count: int,
         *,
+        stop_timeout_s: float,
         back_off: BackOff = _BACK_OFF,
         program: Sequence[str] = _PROGRAM,
     ) -> None:
         self._assignment = assignment
         self._count = count
+        self._stop_timeout_s = stop_timeout_s
         self._back_off = back_off
         self._program = program
         self._stopping = asyncio.Event()
@@ -159,13 +162,21 @@ class ApiProcesses:
         assert process.stdin is not None, "it is a pipe"
         process.stdin.write(msgspec.json.encode(self._assignment) + b"\n")
         if self._stopping.is_set():  # while it was made
-            _terminate(process)
+            _send(signal.SIGTERM, process)
         return process
 
     def _stop(self) -> None:
+        if not self._stopping.is_set():
+            asyncio.get_running_loop().call_later(self._stop_timeout_s, self._kill)
         self._stopping.set()
         for process in self._running:
-            _terminate(process)
+            _send(signal.SIGTERM, process)
+
+    def _kill(self) -> None:
+        """End those that hang."""
+        for process in self._running:
+            _log.error("an HTTP process does not end, it is killed")
+            _send(signal.SIGKILL, process)
 
     def _fail(self, message: str) -> None:
         self._failure = message
@@ -181,7 +192,7 @@ async def _begins_to_serve(process: Process) -> bool:
     return await process.stdout.readline() == READY
 
 
-def _terminate(process: Process) -> None:
+def _send(number: signal.Signals, process: Process) -> None:
     # Its own send_signal polls, and whoever polls first takes the exit code from the event loop.
     with suppress(ProcessLookupError):
-        os.kill(process.pid, signal.SIGTERM)
+        os.kill(process.pid, number)

@@ -28,6 +28,8 @@ from minivllm_server.version import server_version
 
 USAGE_ERROR = 2
 FAILURE = 1
+_ENDING_TIMEOUT_S = 15.0
+"""How long an HTTP process may take to end once the time for its open requests is over."""
 
 _VARIABLES = (
     f"Each option is also a variable: --max-num-seqs 8 is {variable_of('max_num_seqs')}=8. "
@@ -134,7 +136,8 @@ def _serve_in_processes(settings: ServerSettings, listener: socket.socket) -> No
             listener.fileno(),
             Shared(folder, ledger.address),
         )
-        ApiProcesses(assignment, settings.api_processes).serve(
+        stop_timeout_s = settings.drain_timeout_s + _ENDING_TIMEOUT_S
+        ApiProcesses(assignment, settings.api_processes, stop_timeout_s=stop_timeout_s).serve(
             on_ready=lambda: announce(
                 f"minivllm is ready at {url_of(listener)} with {settings.api_processes} HTTP processes "
                 "(Ctrl-C stops it)"

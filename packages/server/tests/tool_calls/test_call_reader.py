@@ -68,6 +68,7 @@ def test_in_any_other_order_a_call_comes_whole(text, arguments):
         '{"type": "function", "arguments": {}}',
         '{"name": "\\q", "arguments": {}}',
         '{"arguments": {"x": NaN}, "name": "f"}',
+        '{"arguments": {"x": 1e999}, "name": "f"}',
         '{"arguments": {"x": oops}, "name": "f"}',
         '{"name": "f", arguments: {}}',
     ],

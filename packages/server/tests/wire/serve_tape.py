@@ -68,7 +68,7 @@ def serve_in_processes(built: BuiltEngine, listener: socket.socket, settings: Se
         serve_to_clients(built, address := f"ipc://{folder}/engine")
         shared = Shared(folder, ledger.address)
         assignment = Assignment(settings.model_dump(mode="json"), address, listener.fileno(), shared)
-        ApiProcesses(assignment, settings.api_processes).serve(lambda: say_where(listener))
+        ApiProcesses(assignment, settings.api_processes, stop_timeout_s=30).serve(lambda: say_where(listener))
 
 
 def say_where(listener: socket.socket) -> None:

@@ -98,15 +98,13 @@ def _name_in(text: str) -> str | None:
 def _parse(text: str) -> tuple[CallPiece, ...]:
     """The call that is all of `text`; nothing if that is none."""
     try:
-        call = json.loads(text, parse_constant=_refuse_constant)
+        call = json.loads(text)
     except (ValueError, RecursionError):
         return ()
     arguments = call.get("arguments", call.get("parameters"))
     if not isinstance(call.get("name"), str) or not isinstance(arguments, dict):
         return ()
-    return CallPiece(call["name"], ""), CallPiece(None, json.dumps(arguments))
-
-
-def _refuse_constant(constant: str) -> None:
-    """Python would read NaN and infinities, which are no JSON."""
-    raise ValueError(f"{constant} is no JSON")
+    try:
+        return CallPiece(call["name"], ""), CallPiece(None, json.dumps(arguments, allow_nan=False))
+    except ValueError:  # Python reads NaN, and 1e999 as infinity, which are no JSON
+        return ()
