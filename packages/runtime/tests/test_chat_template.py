@@ -1,3 +1,5 @@
+import json
+
 import pytest
 from transformers.utils.chat_template_utils import render_jinja_template
 
@@ -75,3 +77,41 @@ def test_messages_are_not_changed():
     messages = [{"role": "user", "content": "hi"}]
     ChatTemplate("{% for m in messages %}{% set x = m.pop %}{% endfor %}", SPECIAL).render(messages)
     assert messages == [{"role": "user", "content": "hi"}]
+
+
+CALL_TEMPLATE = "{{ messages[0].tool_calls | tojson }}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        ('{"x": [5]}', '{"x": [5]}'),
+        ({"x": 5}, '{"x": 5}'),
+        ('{"x": ', '"{\\"x\\": "'),
+        ("", '""'),
+        ("[" * 5000 + "]" * 5000, f'"{"[" * 5000}{"]" * 5000}"'),
+    ],
+    ids=["text", "object", "cut short", "empty", "too deep"],
+)
+def test_arguments_of_calls_are_decoded_where_they_are_json(arguments, shown):
+    call = {"id": "c", "function": {"name": "f", "arguments": arguments}}
+    text = ChatTemplate(CALL_TEMPLATE, SPECIAL).render([{"role": "assistant", "tool_calls": [call]}])
+    assert text == f'[{{"id": "c", "function": {{"name": "f", "arguments": {shown}}}}}]'
+    assert call["function"]["arguments"] == arguments
+
+
+@pytest.mark.parametrize("calls", [None, [], [5], [{}], [{"function": {}}]])
+def test_what_is_no_call_reaches_the_template_as_it_is(calls):
+    text = ChatTemplate(CALL_TEMPLATE, SPECIAL).render([{"role": "assistant", "tool_calls": calls}])
+    assert json.loads(text) == calls
+
+
+def test_arguments_too_deep_for_a_template_refuse_the_messages():
+    recursive = (
+        "{% macro show(x) %}{{ show(x[0]) if x else '' }}{% endmacro %}{{ show(messages[0].content) }}"
+    )
+    content = []
+    for _ in range(1000):
+        content = [content]
+    with pytest.raises(InvalidParameter, match="refused the messages"):
+        ChatTemplate(recursive, SPECIAL).render([{"role": "user", "content": content}])

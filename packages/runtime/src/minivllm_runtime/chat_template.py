@@ -6,6 +6,7 @@ character; importing it from there would cost more than a second at the first ch
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -18,6 +19,7 @@ from jinja2.runtime import Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from minivllm_runtime.errors import InvalidParameter, ModelLoadError
+from minivllm_runtime.garbage import collection_held_off
 
 
 class ChatTemplate:
@@ -53,7 +55,8 @@ class ChatTemplate:
         """The prompt for the assistant's next turn.
 
         Args:
-            messages: Each with "role" and "content", oldest first.
+            messages: Each with "role" and "content", oldest first. Templates expect the arguments of a tool call to be
+                no text; arguments that are JSON text, as OpenAI describes them, are decoded.
             tools: Functions that the assistant may call, as OpenAI describes them.
 
         Raises:
@@ -61,17 +64,40 @@ class ChatTemplate:
         """
         try:
             return self._template.render(
-                messages=[dict(message) for message in messages],
+                messages=[_with_decoded_calls(message) for message in messages],
                 tools=None if tools is None else [dict(tool) for tool in tools],
                 documents=None,
                 add_generation_prompt=True,
                 **self._special_tokens,
             )
         # A template may fail in any way its author did not think of; it is the messages that made it fail.
-        except (jinja2.TemplateError, TypeError, ValueError, LookupError, ArithmeticError) as error:
+        except (
+            jinja2.TemplateError,
+            TypeError,
+            ValueError,
+            LookupError,
+            ArithmeticError,
+            RecursionError,
+        ) as error:
             raise InvalidParameter(
                 "messages", f"the model's chat template refused the messages: {error}"
             ) from error
+
+
+def _with_decoded_calls(message: Mapping[str, Any]) -> dict[str, Any]:
+    decoded = dict(message)
+    if calls := decoded.get("tool_calls"):
+        with collection_held_off():
+            decoded["tool_calls"] = [_with_decoded_arguments(call) for call in calls]
+    return decoded
+
+
+def _with_decoded_arguments(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    match call:
+        case {"function": {"arguments": str(text)} as function}:
+            with suppress(ValueError, RecursionError):  # a model may have written what is no JSON
+                return {**call, "function": {**function, "arguments": json.loads(text)}}
+    return call
 
 
 class _GenerationBlock(Extension):

@@ -1,15 +1,14 @@
 """Reading a JSON body: bounded in size, strict in syntax."""
 
 import asyncio
-import gc
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from pydantic_core import from_json
 
+from minivllm_runtime.garbage import collection_held_off
 from minivllm_server.errors import ApiError
 from minivllm_server.serving import Serving
 
@@ -56,7 +55,7 @@ class JSONRequest(Request):
             ApiError: 400, with the place of the first error.
         """
         try:
-            with _no_collection():
+            with collection_held_off():
                 return from_json(self._json_source, allow_inf_nan=False, cache_strings=False)
         except ValueError as error:
             raise ApiError(400, f"the body is not valid JSON: {error}", code="invalid_json") from error
@@ -73,18 +72,6 @@ class JSONRoute(APIRoute):
             return await handler(JSONRequest(request.scope, request.receive))
 
         return handle
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Keeps the garbage collector from walking the lists of a large body again and again while they are made."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _too_large(limit: int) -> ApiError:

@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from minivllm_server.protocol.chat import ChatRequest
+from minivllm_server.protocol.chat import MAX_TOOL_CALLS, ChatRequest
 
 
 def parse(**fields):
@@ -47,3 +47,23 @@ def test_other_parts_are_refused(part):
 )
 def test_the_newer_name_of_the_limit_wins(fields, max_tokens):
     assert parse(**fields).sampling_params().max_tokens == max_tokens
+
+
+CALL = {"id": "c", "function": {"name": "f", "arguments": "{}"}}
+
+
+def calls(*numbers):
+    return [{"role": "assistant", "tool_calls": [CALL] * number} for number in numbers]
+
+
+def test_calls_count_over_all_messages():
+    messages = parse(messages=calls(MAX_TOOL_CALLS // 2, MAX_TOOL_CALLS // 2)).messages
+    assert [len(message.tool_calls) for message in messages] == [MAX_TOOL_CALLS // 2] * 2
+    with pytest.raises(ValidationError, match=f"at most {MAX_TOOL_CALLS} tool calls"):
+        parse(messages=calls(MAX_TOOL_CALLS // 2, MAX_TOOL_CALLS // 2 + 1))
+
+
+def test_many_wrong_calls_are_one_violation():
+    with pytest.raises(ValidationError) as caught:
+        parse(messages=[{"role": "assistant", "tool_calls": [5] * 100}])
+    assert [error["loc"] for error in caught.value.errors()] == [("messages", 0, "tool_calls", 0)]

@@ -12,6 +12,7 @@ from .wire_client import expect_error
 
 SERVER = {"context": 40_000, "block_size": 64}
 LONGEST_STALL_S = 0.5
+CALL = {"id": "", "function": {"name": "", "arguments": ""}}
 
 
 class LoopWatch:
@@ -115,12 +116,16 @@ def test_many_wrong_entries_stall_nobody(server, fields):
         {"messages": [{}] * 500_000},
         {"messages": [{"role": "user", "content": "a"}] * 100_000},
         {"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}] * 100_000}]},
+        {"messages": [{"role": "assistant", "tool_calls": [{}] * 2_700_000}]},
+        {"messages": [{"role": "assistant", "tool_calls": [{}] * 16_000}] * 160},
+        {"messages": [{"role": "assistant", "tool_calls": [{}] * 16_000}]},
+        {"messages": [{"role": "assistant", "tool_calls": [CALL] * 120}] * 1000},
         {"tools": [{}] * 500_000},
         {"tools": [{"type": "function", "function": {"name": "f", "parameters": {"a": [[]] * 500_000}}}]},
         {"tool_choice": ["x"] * 500_000},
         {"response_format": {"type": "json_object"}, "stop": [5] * 500_000},
     ],
-    ids=lambda fields: json.dumps(fields)[:50],
+    ids=lambda fields: json.dumps(fields)[:70],
 )
 @pytest.mark.parametrize("path", [CHAT_PATH, "/tokenize"])
 def test_large_conversations_stall_nobody(server, path, fields):
@@ -131,6 +136,16 @@ def test_large_conversations_stall_nobody(server, path, fields):
         answer = post_bytes(server, path, body)
     if path == CHAT_PATH or "messages" in fields:
         expect_error(answer, 400)
+    assert watch.longest_stall_s < LONGEST_STALL_S
+    assert server.works()
+
+
+def test_arguments_of_a_call_are_decoded_beside_everything_else(server):
+    call = {"id": "", "function": {"name": "", "arguments": "[" + "[]," * 2_700_000 + "[]]"}}
+    messages = [{"role": "assistant", "content": "a", "tool_calls": [call]}]
+    with LoopWatch(server) as watch:
+        answer = post_bytes(server, "/tokenize", json.dumps({"messages": messages}))
+    assert answer.status_code == 200
     assert watch.longest_stall_s < LONGEST_STALL_S
     assert server.works()
 

@@ -33,6 +33,8 @@ from minivllm_server.protocol.usage import Usage
 MAX_MESSAGES = 16_384
 MAX_PARTS = 1024
 """Of one message."""
+MAX_TOOL_CALLS = 16_384
+"""Of a conversation."""
 
 FinishReason = Literal["stop", "length", "tool_calls"]
 Role = Literal["developer", "system", "user", "assistant", "tool", "function"]
@@ -66,13 +68,17 @@ class TextPart(BaseModel):
 Content = Annotated[str, BeforeValidator(_join_parts, json_schema_input_type=str | list[TextPart])]
 
 
+# Reports on a million wrong calls or messages would stall the event loop.
+ToolCalls = Annotated[list[ToolCall], Field(fail_fast=True)]
+
+
 class ChatMessage(StrictModel):
     """One turn of a conversation. Only an assistant who called something may have said nothing."""
 
     role: Role
     content: Content | None = None
     name: str | None = None
-    tool_calls: list[ToolCall] | None = None
+    tool_calls: ToolCalls | None = None
     tool_call_id: str | None = None
 
     @model_validator(mode="after")
@@ -82,16 +88,32 @@ class ChatMessage(StrictModel):
         return self
 
     def to_template(self) -> dict[str, Any]:
-        """Returns the message as chat templates expect it."""
+        """Returns the message as `AsyncEngine.encode_chat` takes it."""
         message: dict[str, Any] = {"role": self.role, "content": self.content}
         if self.tool_calls:
-            message["tool_calls"] = [call.to_template() for call in self.tool_calls]
+            message["tool_calls"] = [call.model_dump() for call in self.tool_calls]
         others = {"name": self.name, "tool_call_id": self.tool_call_id}
         return message | {name: value for name, value in others.items() if value is not None}
 
 
-# A report on each of a million wrong messages would stall the event loop.
-Messages = Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES, fail_fast=True)]
+def _bound_tool_calls(messages: Any) -> Any:
+    """Before anything looks at the calls; what is no message, no call or too many messages is refused elsewhere."""
+    num_calls = 0
+    for message in messages[:MAX_MESSAGES] if isinstance(messages, list) else ():
+        calls = message.get("tool_calls") if isinstance(message, dict) else None
+        num_calls += len(calls) if isinstance(calls, list) else 0
+    if num_calls > MAX_TOOL_CALLS:
+        raise PydanticCustomError(
+            "too_many_tool_calls", "at most {limit} tool calls are allowed", {"limit": MAX_TOOL_CALLS}
+        )
+    return messages
+
+
+Messages = Annotated[
+    list[ChatMessage],
+    Field(min_length=1, max_length=MAX_MESSAGES, fail_fast=True),
+    BeforeValidator(_bound_tool_calls),
+]
 
 
 class ChatRequest(GenerationRequest):

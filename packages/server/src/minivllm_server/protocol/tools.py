@@ -3,8 +3,7 @@
 Source: OpenAI API reference, "Chat", `tools`, `tool_choice` and `tool_calls`.
 """
 
-import json
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, Field
 
@@ -60,14 +59,6 @@ class FunctionCall(StrictModel):
     name: str
     arguments: str
 
-    def to_template(self) -> dict[str, Any]:
-        """Returns the call as chat templates expect it: with arguments that are no text."""
-        try:
-            arguments = json.loads(self.arguments)
-        except (ValueError, RecursionError):
-            arguments = self.arguments
-        return {"name": self.name, "arguments": arguments}
-
 
 class ToolCall(StrictModel):
     """A call in the history of a conversation."""
@@ -75,10 +66,6 @@ class ToolCall(StrictModel):
     id: str
     type: Literal["function"] = "function"
     function: FunctionCall
-
-    def to_template(self) -> dict[str, Any]:
-        """Returns the call as chat templates expect it."""
-        return {"id": self.id, "type": self.type, "function": self.function.to_template()}
 
 
 class AnsweredFunction(BaseModel):
