@@ -29,6 +29,7 @@ ACCEPTED = [
     {"stop": ["a", "b", "c", "d"]},
     {"stop_token_ids": [0]},
     {"priority": -(2**31)},
+    {"cache_salt": "é" * 256},
     {"repetition_penalty": 1e-3},
     {"repetition_penalty": 1000},
     {"presence_penalty": -2},
@@ -76,6 +77,7 @@ REFUSED = [
     {"stop": ""},
     {"stop": ["a", ""]},
     {"stop": [1]},
+    {"cache_salt": "é" * 257},
     {"stop_token_ids": [-1]},
     {"stop_token_ids": [1.0]},
     {"priority": 2**31},
@@ -134,6 +136,7 @@ def test_values_past_their_bounds_are_refused_by_name(values):
         ({"logit_bias": {3: 100.5}}, ["-100", "100", "100.5"]),
         ({"logprobs": 21}, ["0", "20", "21"]),
         ({"stop": ["x"] * 5}, ["4", "5"]),
+        ({"cache_salt": "x" * 257}, ["256", "257"]),
     ],
     ids=str,
 )

@@ -14,6 +14,8 @@ MAX_CHOICES = 128
 MAX_STOP_STRINGS = 4
 MAX_LOGPROBS = 20
 MAX_BIAS = 100.0
+MAX_SALT_CHARS = 256
+"""Of `cache_salt`, of which every choice has a copy."""
 
 _LARGEST_FLOAT = sys.float_info.max
 
@@ -49,7 +51,7 @@ class SamplingParams:
         skip_special_tokens: Leave special tokens out of the text.
         include_stop_str_in_output: Keep the matched stop string in the text.
         priority: Lower is served first under the priority policy.
-        cache_salt: Requests share cached prefixes only with requests of the same salt.
+        cache_salt: Requests share cached prefixes only with requests of the same salt; at most 256 characters.
 
     Raises:
         InvalidParameter: naming the value and the limit.
@@ -89,6 +91,7 @@ class SamplingParams:
         self._check_lengths()
         self._check_stops()
         self._check_schema()
+        self._check_salt()
 
     def _check_numbers(self) -> None:
         _check_range("temperature", self.temperature, 0.0, 2.0)
@@ -143,6 +146,13 @@ class SamplingParams:
                 raise InvalidParameter(
                     name, f"{name} ({value}) cannot be kept with JSON output, which ends where it is complete"
                 )
+
+    def _check_salt(self) -> None:
+        if len(self.cache_salt) > MAX_SALT_CHARS:
+            raise InvalidParameter(
+                "cache_salt",
+                f"cache_salt has {len(self.cache_salt)} characters; at most {MAX_SALT_CHARS} are allowed",
+            )
 
     def _check_stops(self) -> None:
         if len(self.stop) > MAX_STOP_STRINGS:

@@ -132,6 +132,7 @@ def test_an_integer_is_a_number():
         ("stop", ["a", "b", "c", "d", "e"]),
         ("stop", ""),
         ("stop_token_ids", [-1]),
+        ("cache_salt", "s" * 257),
     ],
 )
 def test_sampling_ranges_are_those_of_the_engine(field, bad):

@@ -130,7 +130,7 @@ REFUSED = {
     "skip_special_tokens": [0, "no"],
     "include_stop_str_in_output": [1, "x"],
     "stream": [1, 0, "true", []],
-    "cache_salt": [5, ["a"]],
+    "cache_salt": [5, ["a"], "s" * 257],
     "priority": [1.5, "1", True],
     "best_of": [2],
     "suffix": ["x"],

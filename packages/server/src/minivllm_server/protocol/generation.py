@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field, StrictBool, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from minivllm_runtime.sampling_params import MAX_CHOICES, MAX_STOP_STRINGS, SamplingParams
+from minivllm_runtime.sampling_params import MAX_CHOICES, MAX_SALT_CHARS, MAX_STOP_STRINGS, SamplingParams
 from minivllm_server.protocol.strict import StrictModel
 
 MAX_ENTRIES = 1024
@@ -73,7 +73,7 @@ class GenerationRequest(StrictModel):
     skip_special_tokens: bool | None = None
     include_stop_str_in_output: bool | None = None
     priority: int | None = None
-    cache_salt: str | None = None
+    cache_salt: str | None = _documented(maxLength=MAX_SALT_CHARS)
     stream: bool | None = None
     stream_options: StreamOptions | None = None
 
