@@ -1,4 +1,4 @@
-"""`GET /health`."""
+"""`GET /health`, and `HEAD` as load balancers ask it."""
 
 from fastapi import APIRouter
 
@@ -8,6 +8,7 @@ from minivllm_server.serving import ServingDependency
 router = APIRouter()
 
 
+@router.head("/health", include_in_schema=False)
 @router.get("/health")
 async def health(serving: ServingDependency) -> dict[str, str]:
     """Answers 200 while the engine works and 503 once it is dead."""
