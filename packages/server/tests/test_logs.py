@@ -30,6 +30,41 @@ def test_text_is_one_line_of_pairs(failure):
     assert 'WARNING minivllm_server.x a\\nb path=/v1 said="say \\"hi\\"" n=3 traceback="Traceback' in line
 
 
+@pytest.mark.parametrize(
+    "control",
+    [
+        "\0",
+        "\a",
+        "\b",
+        "\t",
+        "\v",
+        "\x1b",
+        "\x1c",
+        "\x7f",
+        "\x85",
+        "\x9b",
+        "\u2028",
+        "\u2029",
+        "\u202e",
+        "\U000e0001",
+    ],
+    ids=ascii,
+)
+def test_nothing_in_a_line_of_text_moves_a_terminal(control):
+    line = TextFormatter().format(record(f"a{control}b", {"path": f"/{control}[2J"}))
+    assert line.isprintable()
+    message, path = line.split(" minivllm_server.x ", 1)[1].split(" path=")
+    assert json.loads(f'"{message}"') == f"a{control}b"
+    assert json.loads(path) == f"/{control}[2J"
+
+
+def test_letters_of_all_scripts_stay_as_they_are():
+    line = TextFormatter().format(
+        record("caf\u00e9 \u65e5\u672c", {"path": "/\u65e5\u672c", "said": "\u65e5 \U0001f600"})
+    )
+    assert line.endswith('caf\u00e9 \u65e5\u672c path=/\u65e5\u672c said="\u65e5 \U0001f600"')
+
+
 def test_json_is_one_object(failure):
     entry = json.loads(JsonFormatter().format(record("a\nb", {"n": 3, "path": None}, failure)))
     assert entry.pop("time").endswith("+00:00")

@@ -21,11 +21,14 @@ REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
 
 STDERR = 2
 _OURS = ("minivllm_server", "minivllm_runtime")
-_PLAIN = re.compile(r"[^\s=\"\\]+")
+_PLAIN = re.compile(r"[^ =\"\\]+")
 
 
 class TextFormatter(logging.Formatter):
-    """`time level logger message key=value …`, what has spaces in quotes, and a traceback at the end of the line."""
+    """`time level logger message key=value …`, what has spaces in quotes, and a traceback at the end of the line.
+
+    Control characters are escaped: a line can neither look like two nor move the cursor of a terminal.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Returns the record as one line."""
@@ -97,8 +100,12 @@ def _time_of(record: logging.LogRecord) -> str:
 
 def _quote(value: Any) -> str:
     text = str(value)
-    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
+    is_plain = text.isprintable() and _PLAIN.fullmatch(text)
+    return text if is_plain else _one_line(json.dumps(text, ensure_ascii=False))
 
 
 def _one_line(text: str) -> str:
-    return text.replace("\n", "\\n").replace("\r", "\\r")
+    """The text with escapes for all that would end the line or be an order to a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
