@@ -63,6 +63,7 @@ def test_what_cannot_be_a_schema_or_costs_too_much_is_refused(schema, reason):
         "\\cJ",
         "\\0",
         '[]"]',
+        '\\["\\]',
     ],
 )
 def test_a_pattern_of_characters_that_json_must_escape_is_refused(pattern):
@@ -76,6 +77,36 @@ def test_a_pattern_of_characters_that_json_must_escape_is_refused(pattern):
 )
 def test_other_patterns_are_accepted(pattern):
     assert json.loads(schema_text({"pattern": pattern}))["pattern"] == pattern
+
+
+@pytest.mark.parametrize("pattern", ["[\n]a^b", "a\x1b", "\x7f", "[\x85]", "\u2028"])
+def test_a_pattern_with_control_characters_as_themselves_is_refused(pattern):
+    with pytest.raises(InvalidParameter, match="control character") as refusal:
+        schema_text({"pattern": pattern})
+    assert str(refusal.value).isprintable()
+
+
+@pytest.mark.parametrize("pattern", ["(?=a)b", "a(?!b)", "(?<=a)b", "x|(?<!a)b", "\\[(?=a)b]"])
+def test_a_pattern_that_looks_around_is_refused(pattern):
+    with pytest.raises(InvalidParameter, match=r"lookahead and lookbehind, here '\(\?<?[=!]', are not"):
+        schema_text({"items": {"pattern": pattern}})
+
+
+@pytest.mark.parametrize("pattern", ["(?:a)b", "(?<name>a)", "\\(?=", "[(?=]"])
+def test_a_pattern_that_looks_like_looking_around_is_accepted(pattern):
+    assert schema_text({"pattern": pattern})
+
+
+@pytest.mark.parametrize("reference", ["", "x\nFORGED", "http://example.com/schema", "#x", "#x\nFORGED"])
+def test_a_reference_to_another_place_than_in_the_schema_is_refused(reference):
+    with pytest.raises(InvalidParameter, match=r"\$ref") as refusal:
+        schema_text({"items": {"$ref": reference}})
+    assert str(refusal.value).isprintable()
+
+
+def test_a_reference_into_the_schema_is_accepted():
+    assert schema_text({"$ref": "#/$defs/a", "$defs": {"a": {"items": {"$ref": "#"}}}})
+    assert schema_text({"properties": {"$ref": {"type": "string"}}})
 
 
 def test_a_property_may_be_called_pattern():

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from minivllm_runtime.errors import InvalidParameter
+from minivllm_runtime.schema_pattern import SchemaPattern
 
 MAX_SCHEMA_BYTES = 65536
 MAX_SCHEMA_DEPTH = 64
 MAX_COUNTED_PROPERTIES = 64
 
-_CHARACTER_CLASS = re.compile(r"\[(?:\\.|[^\]\\])*\]", re.DOTALL)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _CODE_POINT = r"(?:[01]?[0-9a-f]|22|5c)"
 _NEEDS_ESCAPE = re.compile(
     rf'["\x00-\x1f]|\\(?:["\\fnrtvc0]|x[01][0-9a-f]|x22|x5c|u00[01][0-9a-f]|u0022|u005c|u{{0*{_CODE_POINT}}})',
@@ -49,8 +50,10 @@ def _check(node: object, depth: int) -> None:
     if depth > MAX_SCHEMA_DEPTH:
         raise _too_deep()
     if isinstance(node, dict):
+        _check_reference(node)
         _check_properties(node)
-        _check_patterns(node)
+        for pattern in _patterns(node):
+            _check_pattern(pattern)
         node = list(node.values())
     if isinstance(node, list):
         for child in node:
@@ -68,16 +71,37 @@ def _check_properties(node: dict[str, Any]) -> None:
         )
 
 
-def _check_patterns(node: dict[str, Any]) -> None:
-    """A pattern's literal characters are written as they are, so none may need an escape in a JSON string."""
+def _check_reference(node: dict[str, Any]) -> None:
+    """The compiler takes other references for anything at all, and prints them as they are."""
+    reference = node.get("$ref")
+    if isinstance(reference, str) and reference != "#" and not reference.startswith("#/"):
+        raise _refusal(
+            f"has the $ref {reference[:100]!r}: it must be '#' or begin with '#/', a place in the schema"
+        )
+
+
+def _patterns(node: dict[str, Any]) -> list[str]:
     keyed = node.get("patternProperties")
     patterns = [node.get("pattern"), *(keyed if isinstance(keyed, dict) else ())]
-    for pattern in patterns:
-        if isinstance(pattern, str) and _NEEDS_ESCAPE.search(_CHARACTER_CLASS.sub("", pattern)):
-            raise _refusal(
-                f"has the pattern {pattern[:100]!r}: outside of [...] it must have no quote, backslash or control "
-                "character as itself"
-            )
+    return [pattern for pattern in patterns if isinstance(pattern, str)]
+
+
+def _check_pattern(text: str) -> None:
+    """A pattern's literal characters are written as they are, so none may need an escape in a JSON string."""
+    pattern = SchemaPattern(text)
+    if _CONTROL.search(text):  # the compiler's warnings print a pattern as it is
+        raise _refusal(
+            f"has the pattern {text[:100]!r}: a control character in it must be written as its escape"
+        )
+    if _NEEDS_ESCAPE.search(pattern.outside_classes):
+        raise _refusal(
+            f"has the pattern {text[:100]!r}: outside of [...] it must have no quote, backslash or control "
+            "character as itself"
+        )
+    if pattern.assertion is not None:
+        raise _refusal(
+            f"has the pattern {text[:100]!r}: lookahead and lookbehind, here {pattern.assertion!r}, are not supported"
+        )
 
 
 def _too_deep() -> InvalidParameter:
