@@ -74,6 +74,14 @@ def test_a_schema_that_cannot_be_followed_is_refused_with_the_reason(compiler, s
     assert ".cc" not in str(refusal.value)
 
 
+@pytest.mark.parametrize("keyword", ["anyOf", "allOf"])
+def test_a_schema_that_nothing_satisfies_is_refused(compiler, keyword):
+    schema = json.dumps({keyword: [{"$ref": "#"}]})
+    with pytest.raises(InvalidParameter, match="nothing satisfies it"):
+        compiler.compile(schema)
+    assert compiler.get(schema) is None
+
+
 def test_a_grammar_is_compiled_once_and_kept(compiler):
     assert compiler.get(OBJECT) is None
     grammar = compiler.compile(OBJECT)

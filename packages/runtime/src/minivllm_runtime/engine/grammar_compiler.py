@@ -7,6 +7,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from minivllm_runtime.errors import InvalidParameter
+from minivllm_runtime.sampling.grammar_masks import GrammarState, allowed_words
 from minivllm_runtime.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ class GrammarCompiler:
         """The grammar of the JSON texts that a schema allows; takes from a millisecond to about a second.
 
         Raises:
-            InvalidParameter: the schema is wrong or uses what is not supported, the model cannot end its output, or
-                the extra is not installed.
+            InvalidParameter: the schema is wrong or uses what is not supported, nothing satisfies it, the model
+                cannot end its output, or the extra is not installed.
         """
         known = self.get(json_schema)
         if known is not None:
@@ -60,6 +61,8 @@ class GrammarCompiler:
         except RuntimeError as error:  # the library's only kind; its first line names a source file
             reason = str(error).strip().split(": ", 1)[-1]
             raise InvalidParameter("json_schema", f"json_schema cannot be followed: {reason}") from error
+        if not allowed_words([GrammarState(compiled)], self._num_ids).any():
+            raise InvalidParameter("json_schema", "json_schema cannot be followed: nothing satisfies it")
         with self._lock:
             self._compiled[json_schema] = compiled
             while len(self._compiled) > 1 and self._cached_bytes() > _CACHE_BYTES:
