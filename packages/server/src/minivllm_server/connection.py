@@ -5,20 +5,19 @@ import logging
 from functools import partial
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
 from minivllm_server.errors import ApiError, envelope
 from minivllm_server.json_response import to_json
+from minivllm_server.plain_http import PlainHttp
 
 MAX_HEAD_BYTES = 64 * 1024
-"""Of a request's line and headers."""
+"""Of a request's line and headers, and of what comes at once between and after the chunks of a body."""
 
 _REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large"}
 _log = logging.getLogger(__name__)
 
 
-class BoundedConnection(HttpToolsProtocol):
-    """uvicorn's protocol with limits of time and size around it.
+class BoundedConnection(PlainHttp):
+    """The protocol with limits of time and size around it.
 
     A client has `read_timeout_s` to send the head of a request, from its first byte or from the beginning of the
     connection, and as long to send what is left of a body after the answer. (Handlers bound the body themselves;
@@ -32,8 +31,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._write_timeout_s = write_timeout_s
         self._read_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
-        self._is_in_head = False
-        self._num_head_bytes = 0
+        self._num_framing_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """The client has connected."""
@@ -42,26 +40,31 @@ class BoundedConnection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Something came, of a head, of a body, or of what nobody waits for any more."""
-        self._num_head_bytes += len(data)
+        self._num_framing_bytes += len(data)
         super().data_received(data)
-        if self._is_in_head and self._num_head_bytes > MAX_HEAD_BYTES:
-            self._refuse(ApiError(431, f"the head of the request is larger than {MAX_HEAD_BYTES} bytes"))
+        if self._num_framing_bytes > MAX_HEAD_BYTES:
+            part = "the head of the request" if self.is_in_head else "what is around the chunks of the body"
+            self._refuse(ApiError(431, f"{part} is larger than {MAX_HEAD_BYTES} bytes"))
         elif self._read_timer is None and self.cycle is not None and self.cycle.response_complete:
             self._start_reading()
 
     def on_message_begin(self) -> None:
         """The first byte of a request came."""
         super().on_message_begin()
-        self._is_in_head = True
-        self._num_head_bytes = 0
+        self._num_framing_bytes = 0
         self._stop_reading()
         self._start_reading()
 
     def on_headers_complete(self) -> None:
         """The head of a request is complete."""
-        self._is_in_head = False
+        self._num_framing_bytes = 0
         self._stop_reading()
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """A part of a body came, which is not for this class to bound."""
+        self._num_framing_bytes = 0
+        super().on_body(body)
 
     def pause_writing(self) -> None:
         """The client reads more slowly than is written."""
@@ -87,13 +90,25 @@ class BoundedConnection(HttpToolsProtocol):
     def _refuse(self, error: ApiError) -> None:
         if self.transport.is_closing():
             return
+        if self._can_answer():
+            self._answer(error)
+        self.transport.close()
+
+    def _can_answer(self) -> bool:
+        """Whether an answer would be taken for that of the request that is refused, and not for another's."""
+        if self.pipeline:
+            return False
+        if self.is_in_head:
+            return self.cycle is None or self.cycle.response_complete
+        return self.cycle is None or not self.cycle.response_started
+
+    def _answer(self, error: ApiError) -> None:
         body = to_json(envelope(error).model_dump())
         head = (
             f"HTTP/1.1 {error.status_code} {_REASONS[error.status_code]}\r\n"
             f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
         )
         self.transport.write(head.encode() + body)
-        self.transport.close()
 
     def _start_reading(self) -> None:
         self._read_timer = self.loop.call_later(self._read_timeout_s, self._give_up_reading)
@@ -109,7 +124,7 @@ class BoundedConnection(HttpToolsProtocol):
             self._write_timer = None
 
     def _give_up_reading(self) -> None:
-        if self._is_in_head:
+        if self.is_in_head:
             self._refuse(
                 ApiError(408, f"the head of the request did not come within {self._read_timeout_s:g} s")
             )

@@ -1,6 +1,7 @@
 """API keys, their limits, and pages of other origins."""
 
 import contextlib
+import http.client
 import json
 import select
 
@@ -92,6 +93,30 @@ def test_tenants_take_turns(server):
                 assert server.queues(number)
         served, _, _ = select.select(waiting, [], [], PATIENCE_S)
         assert served == waiting[-1:]
+
+
+def chunked(trailers, headers=None):
+    """A request that is complete, with fields after its body."""
+    body = b'{"prompt": "a", "max_tokens": 1}'
+    framing = {"Transfer-Encoding": "chunked", **(headers or {})}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in trailers.items()).encode()
+    return raw_request(PATH, b"%x\r\n%s\r\n0\r\n%s\r\n" % (len(body), body, lines), framing)
+
+
+class TestTrailers:
+    """Fields after a body are no headers: whoever checks those has seen them before."""
+
+    def test_a_key_there_opens_nothing(self, server):
+        with RawConnection(server.port, chunked({"Authorization": "Bearer a-secret"})) as connection:
+            assert connection.read_answer()[0] == 401
+
+    def test_nothing_there_is_echoed_or_replaces_a_header(self, server):
+        trailers = {"X-Request-Id": "late", "Authorization": "Bearer wrong", "Content-Type": "text/html"}
+        with RawConnection(server.port, chunked(trailers, ANN)) as connection:
+            answer = http.client.HTTPResponse(connection._socket)
+            answer.begin()
+            assert answer.status == 200
+            assert answer.headers["x-request-id"] != "late"
 
 
 class TestLimits:

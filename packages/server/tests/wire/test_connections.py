@@ -1,6 +1,7 @@
 """No client holds a connection for ever by sending slowly, by sending nothing, or by not reading."""
 
 import contextlib
+import http.client
 import json
 import time
 
@@ -122,6 +123,87 @@ def test_a_huge_head_is_431(server):
         if received:
             error_in(received, 431)
     assert server.works()
+
+
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+CHUNK = b'20\r\n{"prompt": "a", "max_tokens": 1}\r\n'
+TRAILERS = b"X-A: b\r\n" * 2000
+
+
+@pytest.mark.parametrize(
+    ("beginning", "rest"),
+    [
+        pytest.param(CHUNKED + CHUNK + b"0\r\n", TRAILERS, id="trailers"),
+        pytest.param(CHUNKED + CHUNK + b"0\r\nX-A: ", b"b" * 16_000, id="one trailer"),
+        pytest.param(CHUNKED + CHUNK + b"20;a=", b"b" * 16_000, id="chunk extension"),
+    ],
+)
+def test_framing_without_end_is_431(server, beginning, rest):
+    with RawConnection(server.port, beginning) as connection:
+        assert "chunks" in error_in(trickle(connection, rest), 431)["message"]
+
+
+def test_framing_without_end_is_no_second_answer(server):
+    """The request did not need its body, so that it was answered before what is wrong with the body came."""
+    beginning = b"GET /health HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
+    with RawConnection(server.port, beginning) as connection:
+        assert connection.read_answer()[0] == 200
+        assert trickle(connection, TRAILERS) == b""
+
+
+def test_what_is_no_http_does_not_end_up_in_the_answer_before_it(server):
+    server.play(ids_of("."))
+    server.model.pace.hold()
+    with server.send(max_tokens=30, stream=True) as connection:
+        assert server.runs(1)
+        connection._socket.sendall(b"HELO there\r\n\r\n")
+        answer = connection.read_until_closed()
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert b"HTTP/1.1 400" not in answer
+
+
+@pytest.mark.parametrize(
+    ("version", "cut", "wish"),
+    [
+        ("1.1", 0, "Upgrade, HTTP2-Settings"),
+        ("1.1", 60, "Upgrade, HTTP2-Settings"),
+        ("1.1", -3, "Upgrade, HTTP2-Settings"),
+        ("1.1", 0, "Upgrade, close"),
+        ("1.0", 0, "Upgrade"),
+    ],
+)
+def test_a_wish_for_another_protocol_is_ignored(server, version, cut, wish):
+    """What Java's HttpClient and `curl --http2` send, in one piece or in two."""
+    body = b'{"prompt": "a", "max_tokens": 1}'
+    fields = {
+        "Connection": wish,
+        "Upgrade": "h2c",
+        "HTTP2-Settings": "AAEAAEAAAAIAAAAB",
+        "Content-Length": str(len(body)),
+        "X-Request-Id": "kept",
+    }
+    request = raw_request(PATH, body, fields).replace(b"HTTP/1.1", f"HTTP/{version}".encode())
+    with RawConnection(server.port, request[:cut]) as connection:
+        connection._socket.sendall(request[cut:])
+        answer = http.client.HTTPResponse(connection._socket)
+        answer.begin()
+        assert (answer.status, answer.headers["x-request-id"]) == (200, "kept")
+        assert json.loads(answer.read())["usage"]["completion_tokens"] == 1
+
+
+def test_wishes_for_another_protocol_in_a_row(server, caplog):
+    wish = b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    last = b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    with RawConnection(server.port, 3 * wish + last) as connection:
+        assert connection.read_until_closed().count(b"HTTP/1.1 200 OK") == 4
+    assert not caplog.messages
+
+
+def test_a_tunnel_is_refused(server, caplog):
+    request = b"CONNECT example.org:443 HTTP/1.1\r\nHost: example.org\r\n\r\nGET /health HTTP/1.1\r\n\r\n"
+    with RawConnection(server.port, request) as connection:
+        assert "CONNECT" in error_in(connection.read_until_closed(), 400)["message"]
+    assert not caplog.messages
 
 
 @pytest.mark.parametrize("stream", [True, False])
