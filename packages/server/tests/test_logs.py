@@ -78,6 +78,13 @@ def test_json_is_one_object(failure):
     }
 
 
+def test_a_traceback_of_another_process_is_like_one_of_ours():
+    relayed = record()
+    relayed.exc_text = "Traceback of\nanother"
+    assert TextFormatter().format(relayed).endswith('traceback="Traceback of\\nanother"')
+    assert json.loads(JsonFormatter().format(relayed))["traceback"] == "Traceback of\nanother"
+
+
 def test_every_record_of_an_exchange_has_its_id():
     token = REQUEST_ID.set("r1")
     try:

@@ -89,7 +89,9 @@ def _fields_of(record: logging.LogRecord) -> Mapping[str, Any]:
     request_id = REQUEST_ID.get()
     fields = {} if request_id is None else {"request_id": request_id}
     fields |= getattr(record, FIELDS, {})
-    if record.exc_info:
+    if record.exc_text:  # of another process, or formatted before
+        fields["traceback"] = record.exc_text
+    elif record.exc_info:
         fields["traceback"] = logging.Formatter().formatException(record.exc_info)
     return fields
 

@@ -183,6 +183,25 @@ def test_the_log_says_when_the_engine_process_ended_unasked(caplog):
     ]
 
 
+def test_what_the_engine_process_logs_is_logged_here(caplog):
+    async def leave_a_request_open(engine):
+        await engine.start()
+        ids = await engine.encode(PROMPTS[0])
+        submission = await engine.submit([ids], SamplingParams(max_tokens=400), request_id="left alone")
+        await anext(aiter(submission))
+        await engine.shutdown()
+
+    process = EngineProcess.spawn(CONFIG)
+    try:
+        asyncio.run(leave_a_request_open(AsyncEngine(RemoteEngine(process.address))))
+        assert becomes_true(lambda: caplog.records)
+    finally:
+        process.close()
+    (record,) = caplog.records
+    assert record.name == "minivllm_runtime.engine.process.engine_server"
+    assert (record.levelname, record.getMessage()) == ("WARNING", "a client is gone, with 1 requests open")
+
+
 def test_who_spawns_can_refuse_a_model_before_its_weights_are_read(monkeypatch, tmp_path):
     def refuse(model_config):
         raise InvalidParameter("max_tokens", f"more than {model_config.max_position_embeddings}")

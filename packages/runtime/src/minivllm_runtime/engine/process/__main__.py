@@ -19,6 +19,7 @@ import zmq
 from minivllm_runtime.config import EngineConfig
 from minivllm_runtime.engine.builder import BuiltEngine, build_engine
 from minivllm_runtime.engine.process.engine_server import EngineServer
+from minivllm_runtime.engine.process.log_relay import relay_logs
 from minivllm_runtime.engine.process.startup import (
     Announcement,
     Loading,
@@ -41,6 +42,7 @@ def main() -> int:
     if not line:  # the parent is gone already
         return 1
     config = msgspec.json.decode(line, type=EngineConfig)
+    relay_logs(lambda logged: _announce(parent, logged))
     # Created when it is needed: who kills us while we load leaves nothing behind.
     folder = Path(tempfile.gettempdir(), f"minivllm-{secrets.token_hex(8)}")
     threading.Thread(target=_end_with_parent, args=(folder,), daemon=True).start()

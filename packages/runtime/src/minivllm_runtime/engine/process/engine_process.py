@@ -12,8 +12,10 @@ from pathlib import Path
 import msgspec
 
 from minivllm_runtime.config import EngineConfig
+from minivllm_runtime.engine.process.log_relay import log_again
 from minivllm_runtime.engine.process.startup import (
     Loading,
+    Logged,
     ModelRefused,
     Opened,
     Ready,
@@ -31,6 +33,8 @@ _STOP_TIMEOUT_S = 5
 class EngineProcess:
     """A running engine process, a child of ours. It ends when we do; if it ends otherwise, the log says so.
 
+    What it logs is logged here.
+
     Attributes:
         address: Where clients connect to.
     """
@@ -38,7 +42,8 @@ class EngineProcess:
     def __init__(self, process: "subprocess.Popen[bytes]", address: str) -> None:
         self._process = process
         self.address = address
-        threading.Thread(target=self._watch, name="minivllm-engine-watch", daemon=True).start()
+        self._watcher = threading.Thread(target=self._watch, name="minivllm-engine-watch", daemon=True)
+        self._watcher.start()
 
     @classmethod
     def spawn(
@@ -73,6 +78,12 @@ class EngineProcess:
         return self._process.pid
 
     def _watch(self) -> None:
+        assert self._process.stdout is not None, "it is a pipe"
+        for line in self._process.stdout:
+            with suppress(msgspec.DecodeError):  # the process was killed while it wrote the line
+                match decode_announcement(line):
+                    case Logged() as logged:
+                        log_again(logged)
         exit_code = self._process.wait()
         if exit_code != 0:  # not because we closed its input
             _log.error("the engine process ended with exit code %d: nothing is generated any more", exit_code)
@@ -86,6 +97,7 @@ class EngineProcess:
             self._process.wait(_STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
+        self._watcher.join()
         _reap(self._process)
         # The process removes the folder of its socket, unless it was killed.
         shutil.rmtree(Path(self.address.removeprefix("ipc://")).parent, ignore_errors=True)
@@ -115,6 +127,8 @@ def _await_ready(
                 raise InvalidParameter(param, message)
             case ModelRefused(message):
                 raise ModelLoadError(message)
+            case Logged() as logged:
+                log_again(logged)
             case Ready(address):
                 return address
     raise EngineDead(f"the engine process ended while it was loading, with exit code {process.wait()}")

@@ -1,4 +1,7 @@
-"""What an engine process tells its parent while it starts: one line of JSON on its standard output for each."""
+"""What an engine process tells its parent: one line of JSON on its standard output for each.
+
+All but log records belong to the start and end with Ready or a refusal.
+"""
 
 import msgspec
 
@@ -38,6 +41,24 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     address: str
 
 
-Announcement = Loading | Opened | SettingRefused | ModelRefused | Ready
+class Logged(msgspec.Struct, frozen=True, tag=True):
+    """A log record.
+
+    Attributes:
+        logger: Name of the logger.
+        level: As in `logging`.
+        created_s: Seconds since the epoch.
+        message: Without open arguments.
+        traceback: Of the exception that the record is about.
+    """
+
+    logger: str
+    level: int
+    created_s: float
+    message: str
+    traceback: str | None
+
+
+Announcement = Loading | Opened | SettingRefused | ModelRefused | Ready | Logged
 
 decode_announcement = msgspec.json.Decoder(Announcement).decode
