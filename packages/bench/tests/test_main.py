@@ -9,22 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from .processes import children, is_running
+
 FAULTY = Path(__file__).parent / "soak" / "faulty_server.py"
-
-
-def children(pid):
-    return [
-        int(child)
-        for thread in Path(f"/proc/{pid}/task").iterdir()
-        for child in (thread / "children").read_text().split()
-    ]
-
-
-def is_running(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])

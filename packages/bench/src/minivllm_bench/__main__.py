@@ -14,21 +14,35 @@ INTERRUPTED = 130
 TERMINATED = 128 + signal.SIGTERM
 
 
-def _exit(_number: int, _frame: FrameType | None) -> None:
-    sys.exit(TERMINATED)
+def _interrupt(_number: int, frame: FrameType | None) -> None:
+    """As Ctrl-C does: an event loop cancels what it runs, where an exception could be lost in a callback from C."""
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler):  # Ctrl-C is ignored
+        raise KeyboardInterrupt
+    handler(signal.SIGINT, frame)
 
 
 def main() -> int:
     """Run the command line; returns its exit status."""
-    signal.signal(signal.SIGTERM, _exit)
+    was_terminated = False
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        nonlocal was_terminated
+        was_terminated = True
+        _interrupt(number, frame)
+
+    signal.signal(signal.SIGTERM, terminate)
     with suppress(KeyboardInterrupt):
         from minivllm_bench.cli import main as run
 
         status = run()
         if status != INTERRUPTED:
             return status
-    # Once is enough: a second one must not break what is closed while the interpreter ends.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Once is enough: another one must not break what is closed while the interpreter ends.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    if was_terminated:
+        return TERMINATED
     sys.stderr.write("minivllm-bench: interrupted\n")
     return INTERRUPTED
 

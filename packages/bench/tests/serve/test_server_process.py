@@ -11,6 +11,8 @@ from minivllm_bench.errors import EngineFailed, InvalidSetting
 from minivllm_bench.serve.exchange import fetch
 from minivllm_bench.serve.server_process import ServerProcess
 
+from ..processes import children
+
 SCRIPTED = f"{sys.executable} {Path(__file__).with_name('scripted_server.py')} {{port}}"
 
 
@@ -41,14 +43,6 @@ def test_a_server_that_ends_is_said_with_its_last_words():
     command = shlex.join([sys.executable, "-c", "import sys; sys.exit('no room on {port}')"])
     with pytest.raises(EngineFailed, match="status 1: no room on"):
         start(command)
-
-
-def children():
-    return {
-        child
-        for thread in Path("/proc/self/task").iterdir()
-        for child in (thread / "children").read_text().split()
-    }
 
 
 def test_a_server_that_never_gets_healthy_is_stopped():
