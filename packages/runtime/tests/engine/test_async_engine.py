@@ -314,7 +314,7 @@ def test_who_asks_gets_the_numbers_of_the_moment_or_the_last_ones_known():
         assert await engine.ask_stats() == before
         model.open.clear()
         running = await engine.submit([PROMPT], greedy(), request_id="running")
-        held = await engine.ask_stats()
+        held = await engine.ask_stats(patience_s=0.05)
         assert held.num_steps == before.num_steps
         model.open.set()
         await read(running)

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from minivllm_runtime.engine.builder import OnModel, Progress
 
 _ENCODER_THREADS = 2
-_PATIENCE_S = 1.0
 _T = TypeVar("_T")
 
 __all__ = ["AsyncEngine", "Submission"]
@@ -105,15 +104,15 @@ class AsyncEngine:
         """Gauges and counters as of what was last heard of the engine."""
         return self._stats
 
-    async def ask_stats(self) -> EngineStats:
-        """Gauges and counters of this moment; what was last heard, if the engine does not answer in a second.
+    async def ask_stats(self, patience_s: float = 5.0) -> EngineStats:
+        """Gauges and counters of this moment; what was last heard, if the engine does not answer for so long.
 
         Of several clients those hear little that have no requests, so `stats` of one may be behind that of another.
         """
         if self.is_alive:
             name = self._new_name("stats")
             with suppress(TimeoutError, EngineDead):
-                async with asyncio.timeout(_PATIENCE_S):
+                async with asyncio.timeout(patience_s):
                     await self._ask(name, AskStats(name))
         return self._stats
 
