@@ -122,6 +122,13 @@ def test_many_wrong_entries_stall_nobody(server, fields):
         {"messages": [{"role": "assistant", "tool_calls": [CALL] * 120}] * 1000},
         {"tools": [{}] * 500_000},
         {"tools": [{"type": "function", "function": {"name": "f", "parameters": {"a": [[]] * 500_000}}}]},
+        {
+            "tools": [
+                {"type": "function", "function": {"name": f"f{n}", "parameters": {"a": [[]] * 9900}}}
+                for n in range(128)
+            ],
+            "tool_choice": "required",
+        },
         {"tool_choice": ["x"] * 500_000},
         {"response_format": {"type": "json_object"}, "stop": [5] * 500_000},
     ],

@@ -3,7 +3,7 @@
 Source: OpenAI API reference, "Chat", `tools`, `tool_choice` and `tool_calls`.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -31,6 +31,11 @@ class Tool(StrictModel):
 
     type: Literal["function"]
     function: FunctionDefinition
+
+    def to_template(self) -> dict[str, Any]:
+        """Returns the tool as chat templates expect it; its schema, which may be large, is not copied."""
+        function = {name: value for name, value in self.function if value is not None}
+        return {"type": self.type, "function": function}
 
 
 class FunctionName(StrictModel):

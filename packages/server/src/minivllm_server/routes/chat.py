@@ -67,7 +67,7 @@ def _plan_tool_use(body: ChatRequest, serving: Serving) -> _ToolUse:
     tools = body.usable_tools
     if tools is None:
         return _ToolUse(None, None, {})
-    shown = [tool.model_dump(exclude_none=True) for tool in tools]
+    shown = [tool.to_template() for tool in tools]
     match body.tool_choice:
         case NamedToolChoice(function=function):
             tool = next(each for each in tools if each.function.name == function.name)
