@@ -20,6 +20,8 @@ class RelayHandler(logging.Handler):
         try:
             traceback = logging.Formatter().formatException(record.exc_info) if record.exc_info else None
             self._send(Logged(record.name, record.levelno, record.created, record.getMessage(), traceback))
+        except BrokenPipeError:  # the parent is gone, and so is this process in a moment
+            return
         except Exception:
             self.handleError(record)
 
