@@ -113,6 +113,35 @@ def test_a_property_may_be_called_pattern():
     assert schema_text({"properties": {"pattern": {"type": "string"}, '"': {}}})
 
 
+@pytest.mark.parametrize(
+    "schemas",
+    [
+        [{"pattern": "a{1,500}"}] * 1000,
+        [{"patternProperties": {f"^a{{1,{100 + i}}}$": {}}} for i in range(100)],
+        [{"pattern": ".?" * 128}],
+        [{"pattern": ".{0,127}" * 4}],
+        [{"format": "uri-template"}] * 65,
+    ],
+)
+def test_patterns_and_formats_that_cost_too_much_together_are_refused(schemas):
+    with pytest.raises(InvalidParameter, match="cost more than 8192"):
+        schema_text({"properties": {f"p{i}": schema for i, schema in enumerate(schemas)}})
+
+
+@pytest.mark.parametrize(
+    "schemas",
+    [
+        [{"pattern": "^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$"}] * 15,
+        [{"pattern": "^[a-zA-Z0-9_-]+$"}] * 400,
+        [{"pattern": "^(" + "|".join(f"zone/{i}" for i in range(400)) + ")$"}],
+        [{"format": "email"}] * 64,
+        [{"format": "date-time", "maxLength": 10**6}] * 900,
+    ],
+)
+def test_usual_patterns_and_formats_are_accepted(schemas):
+    assert schema_text({"properties": {f"p{i}": schema for i, schema in enumerate(schemas)}})
+
+
 def test_at_the_limits_it_is_accepted():
     assert schema_text(nested(MAX_SCHEMA_DEPTH))
     assert schema_text({"properties": {f"p{i}": {} for i in range(200)}})

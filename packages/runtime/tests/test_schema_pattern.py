@@ -37,3 +37,36 @@ def test_the_first_assertion_is_found(text, assertion):
 
 def test_classes_without_an_end_are_read_once():
     assert SchemaPattern("[" * 65536 + "\\").outside_classes == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "cost"),
+    [
+        ("", 0),
+        ("abc", 3),
+        ("\\.", 1),
+        ("[a-z]", 16),
+        (".", 16),
+        ("\\d", 16),
+        ("\\d{4}", 64),
+        ("a{1,500}", 500),
+        ("a{3,}", 3),
+        ("a{0}", 1),
+        ("a+b*c?", 3 * 3),
+        ("(ab){10}", 30),
+        ("((a{1,10}){1,10}){1,10}", (1000 + 100 + 10) * (100 + 10 + 1)),
+        ("(a|b)", 4),
+        ("(a|b)c*", 5 * 2),
+        (")a{", 3),
+        ("(a", 2),
+    ],
+)
+def test_a_cost_counts_what_is_repeated_as_often_as_it_may_stand_there(text, cost):
+    assert SchemaPattern(text).cost(10**6) == cost
+
+
+@pytest.mark.parametrize(
+    "text", ["a" * 101, "a{101}", "a{" + "9" * 5000 + "}", ".*" * 10, "(((a" + "{99})" * 3]
+)
+def test_a_cost_above_the_most_is_one_more_than_it(text):
+    assert SchemaPattern(text).cost(100) == 101

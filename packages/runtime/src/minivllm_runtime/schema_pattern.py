@@ -1,34 +1,106 @@
 """What stands in a regular expression of a JSON schema (ECMA-262, 22.2.1), without matching it."""
 
 import re
+from dataclasses import dataclass
 
-_TOKEN = re.compile(
+_PIECE = re.compile(
     r"""
     \[ (?: \\.? | [^\]\\] )* \]?  # a character class; without its end it goes to the end, never to be tried again
     | \\.
-    | \( \? <? [=!]              # an assertion
+    | \( (?: \? (?: <?[=!] | [:<] )? )?
+    | \{ \d+ (?: , \d* )? \}
     | .
     """,
     re.DOTALL | re.VERBOSE,
 )
+_CLASS_ESCAPES = frozenset(["\\d", "\\D", "\\s", "\\S", "\\w", "\\W"])
+_CLASS_COST = 16
+_MOST_DIGITS = 9
 
 
 class SchemaPattern:
-    """A regular expression, cut into tokens.
+    """A regular expression, cut into pieces.
 
     Args:
         text: The expression. It need not be a valid one.
     """
 
     def __init__(self, text: str) -> None:
-        self._tokens: list[str] = _TOKEN.findall(text)
+        self._pieces: list[str] = _PIECE.findall(text)
 
     @property
     def outside_classes(self) -> str:
         """The expression without its character classes [...]."""
-        return "".join(token for token in self._tokens if not token.startswith("["))
+        return "".join(piece for piece in self._pieces if not piece.startswith("["))
 
     @property
     def assertion(self) -> str | None:
         """How its first lookahead or lookbehind begins."""
-        return next((token for token in self._tokens if token.startswith("(?")), None)
+        return next((t for t in self._pieces if t.startswith("(?") and t[-1] in "=!"), None)
+
+    def cost(self, most: int) -> int:
+        """What compiling it over a vocabulary may cost.
+
+        A character or group counts 1, a class of characters 16: many tokens of a vocabulary go through it. What is
+        repeated counts as often as it may stand there. The sum is multiplied by the number of places where the length
+        of what matches is open: they are tried together.
+
+        Returns:
+            The product; `most` + 1 for whatever is above `most`.
+        """
+        groups = [_Part()]
+        last = _Part()
+        for piece in self._pieces:
+            if piece[0] == "(":
+                groups.append(_Part(1))
+                continue
+            times = _Times.read(piece)
+            if piece == ")" and len(groups) > 1:
+                last = groups.pop()
+                last.num_open += last.has_choice
+                groups[-1].add(last)
+            elif times is not None:
+                repeated = _Part(last.size * times.most, last.num_open * times.most + times.is_open)
+                groups[-1].add(_Part(repeated.size - last.size, repeated.num_open - last.num_open))
+                last = repeated
+            else:
+                groups[-1].has_choice |= piece == "|"
+                last = _Part(_CLASS_COST if piece[0] in "[." or piece in _CLASS_ESCAPES else 1)
+                groups[-1].add(last)
+            if groups[-1].size > most:
+                return most + 1
+        size = sum(group.size for group in groups)
+        return min(size * max(1, sum(group.num_open for group in groups)), most + 1)
+
+
+@dataclass(slots=True)
+class _Part:
+    """A part of an expression: its characters, and the places where the length of what matches is open."""
+
+    size: int = 0
+    num_open: int = 0
+    has_choice: bool = False
+
+    def add(self, part: "_Part") -> None:
+        self.size += part.size
+        self.num_open += part.num_open
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """How often what comes before may stand there; without a bound the most is the least, at least one."""
+
+    most: int
+    is_open: bool
+
+    @classmethod
+    def read(cls, piece: str) -> "_Times | None":
+        """None if the piece repeats nothing."""
+        if piece in ("*", "+", "?"):
+            return cls(1, is_open=True)
+        if piece[0] != "{" or len(piece) == 1:
+            return None
+        least, comma, most = piece[1:-1].partition(",")
+        digits = most or least
+        times = int(digits) if len(digits) <= _MOST_DIGITS else 10**_MOST_DIGITS
+        return cls(max(1, times), is_open=bool(comma))

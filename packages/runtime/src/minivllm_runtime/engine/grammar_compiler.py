@@ -45,7 +45,9 @@ class GrammarCompiler:
             return self._compiled.get(json_schema)
 
     def compile(self, json_schema: str) -> xgrammar.CompiledGrammar:
-        """The grammar of the JSON texts that a schema allows; takes from a millisecond to about a second.
+        """The grammar of the JSON texts that a schema allows.
+
+        Takes from a millisecond to several seconds: see `MAX_STRING_COST`.
 
         Raises:
             InvalidParameter: the schema is wrong or uses what is not supported, nothing satisfies it, the model
