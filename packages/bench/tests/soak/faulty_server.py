@@ -21,8 +21,6 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self):
         fault = self.server.fault
-        if self.server.sign is not None:
-            self.server.sign.touch()
         if self.path == "/health":
             self._answer(503 if fault == "unhealthy" else 200, {"status": "ok"})
         elif self.path == "/v1/models":
@@ -36,6 +34,8 @@ class Handler(BaseHTTPRequestHandler):
         data = self.rfile.read(int(self.headers["Content-Length"]))
         with self.server.lock:
             self.server.bodies.append(data)
+        if self.server.sign is not None:
+            self.server.sign.touch()
         fault = self.server.fault
         status = self._status_of(data)
         if fault == "bad bodies welcome" or status == 200:
@@ -176,7 +176,7 @@ class FaultyServer(socketserver.ThreadingTCPServer):
     Attributes:
         fault: What it does wrong; None: nothing.
         bodies: Of the POST requests.
-        sign: A file that is made at the first GET request.
+        sign: A file that is made at the first POST request.
     """
 
     allow_reuse_address = True

@@ -1,6 +1,7 @@
 """A server that a command starts: waited for until it is healthy, stopped by its process id."""
 
 import asyncio
+import atexit
 import shlex
 import socket
 import subprocess
@@ -53,6 +54,7 @@ class ServerProcess:
             except OSError as error:
                 self.log.unlink()
                 raise EngineFailed(f"cannot run {arguments[0]}: {error.strerror}") from error
+        atexit.register(self.stop)  # a signal may come between any two lines
         try:
             self._wait_until_healthy(start_timeout_s)
         except BaseException:
@@ -79,6 +81,7 @@ class ServerProcess:
         Returns:
             Its exit status; negative for a signal.
         """
+        atexit.unregister(self.stop)
         self._process.terminate()
         try:
             return self._process.wait(_STOP_WITHIN_S)
