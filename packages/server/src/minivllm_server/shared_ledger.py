@@ -9,12 +9,14 @@ import socket
 import threading
 from collections import Counter
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import msgspec
 
 from minivllm_server.ledger import LocalLedger
 from minivllm_server.rate_limit import Refusal
+
+_ENDED: Final = "the process that counts what API keys use has ended"
 
 
 class _Open(msgspec.Struct, frozen=True, tag=True):
@@ -122,7 +124,7 @@ class LedgerClient:
     async def open_request(self, key_name: str) -> Refusal | None:
         """See `Ledger`."""
         if self._reading.done():
-            raise ConnectionError("the process that counts what API keys use has ended")
+            raise ConnectionError(_ENDED)
         number = next(self._numbers)
         answer: asyncio.Future[Refusal | None] = asyncio.get_running_loop().create_future()
         self._waiting[number] = (key_name, answer)
@@ -167,6 +169,4 @@ class LedgerClient:
         finally:
             for _, waiting in self._waiting.values():
                 if not waiting.done():
-                    waiting.set_exception(
-                        ConnectionError("the process that counts what API keys use has ended")
-                    )
+                    waiting.set_exception(ConnectionError(_ENDED))

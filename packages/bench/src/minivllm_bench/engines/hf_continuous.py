@@ -1,7 +1,6 @@
 """Hugging Face's continuous batching, the engine of `generate_batch`: paged KV cache, requests come and go."""
 
 import math
-import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
@@ -9,8 +8,8 @@ import torch
 from transformers import ContinuousBatchingConfig
 from transformers.generation.continuous_batching.utils import WorkloadHints
 
-from minivllm_bench.engines.hf import generation_config, load
-from minivllm_bench.engines.interface import Completion, EngineSettings, TimedRun
+from minivllm_bench.engines.hf import HfEngine, generation_config
+from minivllm_bench.engines.interface import EngineSettings, TimedRun
 from minivllm_bench.errors import EngineFailed
 from minivllm_bench.workloads import BenchRequest
 
@@ -37,50 +36,29 @@ class _Size(NamedTuple):
         )
 
 
-class HfContinuousEngine:
+class HfContinuousEngine(HfEngine):
     """Its manager is built and warmed up for each workload, as `generate_batch` does, but outlives a run.
 
     The KV cache has room for all requests at once; prefix sharing is off.
     """
 
     def __init__(self, model: Any, tokenizer: Any, settings: EngineSettings) -> None:
-        self._model = model
-        self._tokenizer = tokenizer
-        self._num_threads = settings.num_threads
+        super().__init__(model, tokenizer, settings)
         self._generation_config = generation_config(settings.temperature)
         self._generation_config.eos_token_id = NO_END
         self._manager: Any = None
         self._size: _Size | None = None
 
-    @classmethod
-    def load(cls, settings: EngineSettings) -> Self:
-        """Read model and tokenizer.
-
-        Raises:
-            EngineFailed: the model is missing, damaged or unknown to transformers.
-        """
-        return cls(*load(settings), settings)
-
-    @property
-    def vocab_size(self) -> int:
-        """Rows of the embedding."""
-        return int(self._model.get_input_embeddings().num_embeddings)
-
     def run(self, requests: Sequence[BenchRequest]) -> TimedRun:
         """See `Engine.run`. Building and warming up a manager is not counted."""
         torch.set_num_threads(self._num_threads)
         self._prepare(_Size.of(requests))
-        started = time.perf_counter()
-        rows = self._generate(requests)
-        texts = self._tokenizer.batch_decode(rows, skip_special_tokens=True)
-        seconds = time.perf_counter() - started
-        completions = (Completion(tuple(ids), text) for ids, text in zip(rows, texts, strict=True))
-        return TimedRun(tuple(completions), seconds)
+        return super().run(requests)
 
     def close(self) -> None:
         """Stop the manager's thread, drop KV cache and weights."""
         self._stop()
-        del self._model
+        super().close()
 
     @torch.no_grad()  # inference mode would not reach the manager's thread in 5.17
     def _prepare(self, size: _Size) -> None:
