@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -48,6 +49,15 @@ class TapeProcess:
             assert eventually(have_begun)
             yield [stream.result() for stream in opening]
 
+    def runs(self, num: int) -> bool:
+        """Whether so many requests run soon, whichever HTTP process has them."""
+
+        def page_says_so() -> bool:
+            page = self.client.get("/metrics").text
+            return re.search(rf"^minivllm:num_requests_running{{.*}} {num}\.0$", page, re.MULTILINE) is not None
+
+        return eventually(page_says_so)
+
     def fail_once(self) -> None:
         """The next step raises."""
         self._tell("fail")
@@ -71,8 +81,13 @@ class TapeProcess:
 
 @contextlib.contextmanager
 def tape_process(stderr: int | IO[str] = subprocess.PIPE, **settings) -> Iterator[TapeProcess]:
-    """Settings as for `minivllm serve`."""
-    defaults = {"served_model_name": "scripted", "num_blocks": 3000, "log_level": "warning"}
+    """Settings as for `minivllm serve`; however slow the machine is, it has time to drain."""
+    defaults = {
+        "served_model_name": "scripted",
+        "num_blocks": 3000,
+        "log_level": "warning",
+        "drain_timeout_s": 3600,
+    }
     with subprocess.Popen(
         [
             sys.executable,
