@@ -113,6 +113,12 @@ def fresh_memory_is_nan() -> Iterator[None]:
         torch.use_deterministic_algorithms(False)
 
 
+@pytest.fixture(autouse=True)
+def _same_numbers_in_any_order() -> None:
+    """What a test draws depends on no other test."""
+    torch.manual_seed(0)
+
+
 @pytest.fixture(scope="session")
 def device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
