@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -27,18 +26,16 @@ def command_with(word):
 
 @pytest.fixture(scope="module")
 def url():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     with subprocess.Popen(
-        [BIN / "minivllm", "serve", "--port", str(port), "--dtype", "float32"],
+        [BIN / "minivllm", "serve", "--port", "0", "--dtype", "float32"],
         stdout=subprocess.PIPE,
         text=True,
     ) as server:
-        for line in server.stdout:
-            if "ready" in line:
-                break
-        yield f"http://127.0.0.1:{port}"
+        found = None
+        while found is None:
+            assert server.poll() is None
+            found = re.search(r"ready at (http://\S+)", server.stdout.readline())
+        yield found[1]
         server.terminate()
         assert server.wait(60) == 0
 

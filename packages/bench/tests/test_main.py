@@ -28,7 +28,7 @@ def test_a_server_that_was_started_ends_with_its_program(number, status, tmp_pat
         assert process.poll() is None
     (server,) = children(process.pid)
     process.send_signal(number)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == status
     assert not is_running(server)
     assert not re.search("Traceback", err)

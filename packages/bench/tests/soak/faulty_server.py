@@ -34,6 +34,7 @@ class Handler(BaseHTTPRequestHandler):
         data = self.rfile.read(int(self.headers["Content-Length"]))
         with self.server.lock:
             self.server.bodies.append(data)
+            self.number = len(self.server.bodies)
         if self.server.sign is not None:
             self.server.sign.touch()
         fault = self.server.fault
@@ -94,7 +95,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         text = f"<{sum(body['prompt'])}:{body['max_tokens']}>"
         if fault == "changed":
-            text += str(len(self.server.bodies))
+            text += str(self.number)
         texts = [text] * n
         if fault == "crossed choices":
             texts[-1] += "?"

@@ -23,7 +23,7 @@ def a_log():
     for _ in range(3):
         log.add("stream", Visit(End.ANSWERED))
     log.add("burst", Visit(End.FAULT, "lost"))
-    log.samples.extend(MemorySample(float(t), 100) for t in range(4))
+    log.samples.extend(MemorySample(60.0 * t, 100) for t in range(4))
     return log
 
 

@@ -50,6 +50,11 @@ def test_a_run_is_read_as_it_was_recorded(recording, tmp_path):
     assert read_recording(tmp_path / "run.jsonl") == recording
 
 
+def test_a_file_may_be_called_by_a_string(recording, tmp_path):
+    write_recording(recording, str(tmp_path / "run.jsonl"))
+    assert read_recording(str(tmp_path / "run.jsonl")) == recording
+
+
 def test_every_field_of_a_request_and_of_the_setup_survives(tmp_path):
     assert CHANGED.keys() == {field.name for field in fields(Request)}
     recording = Recording(SETUP, (Added(0.1 + 0.2, (Request(**CHANGED),)),))

@@ -66,11 +66,10 @@ def test_ctrl_c_is_one_line(tmp_path):
     pipe = tmp_path / "recording.jsonl"
     os.mkfifo(pipe)
     command = [sys.executable, "-m", "minivllm_scheduler.simulation", "compare", str(pipe), str(pipe)]
-    with (
-        subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process,
-        pipe.open("w"),
-    ):  # waits for a reader
-        process.send_signal(signal.SIGINT)
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        with pipe.open("w"):  # waits for a reader
+            process.send_signal(signal.SIGINT)
+        # A signal that comes a moment before the reader waits does not wake it; the end of the pipe does.
         assert process.stderr.read() == "interrupted\n"
         assert process.wait() == 130
 

@@ -76,7 +76,7 @@ def test_the_report_agrees_with_counting_every_position(data):
             first_s.setdefault(update.request_id, now_s)
             last_s[update.request_id] = now_s
         ended += metrics.updated(updates, now_s)
-    report = metrics.report(scheduler.stats().total_preempted, 0)
+    report = metrics.report(scheduler.stats(), 0)
 
     assert sorted(request.request_id for request in ended) == [request.request_id for request in requests]
     assert report.num_finished == len(requests)
@@ -101,8 +101,13 @@ def test_the_report_agrees_with_counting_every_position(data):
         assert report.tpot_s is None
 
 
+def idle_stats():
+    config = SchedulerConfig(max_num_seqs=1, max_num_batched_tokens=1, max_model_len=2, max_num_waiting=1)
+    return Scheduler(config, KVCacheManager(8, 2)).stats()
+
+
 def test_nothing_happened():
-    report = SimulationMetrics(KVCacheManager(8, 2)).report(0, 0)
+    report = SimulationMetrics(KVCacheManager(8, 2)).report(idle_stats(), 0)
     assert (report.num_finished, report.requests_per_s, report.output_tokens_per_s) == (0, 0.0, 0.0)
     assert (report.ttft_s, report.tpot_s, report.queue_s, report.latency_s) == (None, None, None, None)
 
@@ -111,4 +116,4 @@ def test_refusals_are_counted():
     metrics = SimulationMetrics(KVCacheManager(8, 2))
     metrics.refused()
     metrics.refused()
-    assert metrics.report(0, 0).num_refused == 2
+    assert metrics.report(idle_stats(), 0).num_refused == 2

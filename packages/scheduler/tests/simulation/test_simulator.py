@@ -146,6 +146,17 @@ def test_the_report_shows_what_an_order_gives_each_class(order, first):
     assert early == pytest.approx(late, rel=0.3) if first is None else late < early / 2
 
 
+@pytest.mark.parametrize("policy", ["order", "admission", "victim"])
+def test_a_policy_at_fault_is_counted(policy):
+    engine = make_engine(20, watermark=0.0)
+    faulty = dataclasses.replace(engine, **{policy: lambda *_asked: "nonsense"})
+    workload = make_workload(40, arrivals=PoissonArrivals(100.0))
+    default, report = (simulate(each, ConstantCost(0.1), workload) for each in (engine, faulty))
+    assert (default.num_policy_faults, report.num_policy_faults > 0) == (0, True)
+    assert default.num_preemptions > 0
+    assert report == dataclasses.replace(default, num_policy_faults=report.num_policy_faults)
+
+
 def test_one_ahead_hides_the_host():
     workload = Trace([TraceRow(0.0, 4, 100)])
     in_order = simulate(make_engine(host_s=0.5), ConstantCost(1.0), workload)

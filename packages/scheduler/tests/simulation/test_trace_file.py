@@ -33,6 +33,12 @@ def test_what_is_written_is_read_back(folder, name, trace):
     assert read_trace(folder / name) == trace
 
 
+def test_a_file_may_be_called_by_a_string(tmp_path):
+    trace = Trace((TraceRow(0.5, 10, 2),))
+    write_trace(str(tmp_path / "t.csv"), trace)
+    assert read_trace(str(tmp_path / "t.csv")) == trace
+
+
 def test_columns_may_stand_in_any_order_and_be_left_out(tmp_path):
     path = tmp_path / "t.csv"
     path.write_bytes(b"\xef\xbb\xbfoutput_tokens, arrival_time_s,prompt_tokens\r\n 2, 0.5, 10\r\n3,1,11\r\n")

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 _PROC = Path("/proc")
 _KIB = 1024
+_SHORTEST_SPAN_S = 20.0
+"""What grows in less time may be a server that gets warm."""
 
 
 class MemorySample(NamedTuple):
@@ -34,13 +36,11 @@ class MemoryGrowth:
 
     @classmethod
     def fit(cls, samples: Sequence[MemorySample]) -> "MemoryGrowth | None":
-        """The growth in some samples, in order of time; None of fewer than four."""
+        """The growth in some samples, in order of time; None where the later half of them is too short a time."""
         later = samples[len(samples) // 2 :]
-        if len(later) < 2:
+        if not later or (span_s := later[-1].time_s - later[0].time_s) < _SHORTEST_SPAN_S:
             return None
-        times_s, sizes = zip(*later, strict=True)
-        slope = statistics.linear_regression(times_s, sizes).slope
-        span_s = times_s[-1] - times_s[0]
+        slope = statistics.linear_regression(*zip(*later, strict=True)).slope
         return cls(samples[0].resident_bytes, samples[-1].resident_bytes, slope, slope * span_s)
 
 

@@ -43,19 +43,19 @@ def line_writer(file: TextIO) -> Callable[[Event], object]:
     return lambda event: file.write(line_of(event))
 
 
-def write_recording(recording: Recording, path: Path) -> None:
+def write_recording(recording: Recording, path: Path | str) -> None:
     """Writes a whole recording."""
-    with path.open("w", encoding="utf-8") as file:
+    with Path(path).open("w", encoding="utf-8") as file:
         file.writelines(line_of(event) for event in (recording.setup, *recording.events))
 
 
-def read_recording(path: Path) -> Recording:
+def read_recording(path: Path | str) -> Recording:
     """Reads what `write_recording` or a `line_writer` wrote.
 
     Raises:
         InvalidRecording: The message names the line, and where that helps the field and its value.
     """
-    with path.open(encoding="utf-8") as file:
+    with Path(path).open(encoding="utf-8") as file:
         return Recording.of(_events(file))
 
 

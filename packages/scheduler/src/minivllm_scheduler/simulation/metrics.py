@@ -12,6 +12,7 @@ from minivllm_scheduler.simulation.cost import StepLoad
 from minivllm_scheduler.simulation.kv_use_record import KVUseRecord
 from minivllm_scheduler.simulation.report import ClassReport, Distribution, SimulationReport
 from minivllm_scheduler.simulation.traffic import TimedRequest
+from minivllm_scheduler.stats import SchedulerStats
 
 
 class _ClassRecord:
@@ -121,8 +122,8 @@ class SimulationMetrics:
             self._take_kv_use(now_s)
         return ended
 
-    def report(self, num_preemptions: int, num_discarded_tokens: int) -> SimulationReport:
-        """The figures of everything so far; scheduler and executor know the two numbers."""
+    def report(self, scheduled: SchedulerStats, num_discarded_tokens: int) -> SimulationReport:
+        """The figures of everything so far, with what scheduler and executor counted."""
         num_blocks = self._kv.num_blocks
         records = self._classes.values()
         num_output_tokens = sum(record.num_output_tokens for record in records)
@@ -138,9 +139,10 @@ class SimulationMetrics:
             num_prompt_tokens=self._num_prompt_tokens,
             num_output_tokens=num_output_tokens,
             num_cached_tokens=self._num_cached_tokens,
-            num_preemptions=num_preemptions,
+            num_preemptions=scheduled.total_preempted,
             num_recomputed_tokens=self._num_recomputed_tokens,
             num_discarded_tokens=num_discarded_tokens,
+            num_policy_faults=scheduled.total_policy_faults,
             requests_per_s=per_s(self.num_finished),
             output_tokens_per_s=per_s(num_output_tokens),
             ttft_s=Distribution.of(chain.from_iterable(record.ttft_s for record in records)),

@@ -75,6 +75,8 @@ class SimulationReport:
         num_preemptions: Times that a request lost its blocks.
         num_recomputed_tokens: Tokens that were computed once more because of that.
         num_discarded_tokens: Tokens computed one step ahead for requests that a stop id had ended.
+        num_policy_faults: Times a policy raised or answered nonsense. With any, the figures are in part those of
+            the scheduler's defaults.
         requests_per_s: `num_finished` over `duration_s`; 0 if that is 0.
         output_tokens_per_s: `num_output_tokens` over `duration_s`; 0 if that is 0.
         ttft_s: Time to first token: from arrival to the end of the step that sampled it.
@@ -100,6 +102,7 @@ class SimulationReport:
     num_preemptions: int
     num_recomputed_tokens: int
     num_discarded_tokens: int
+    num_policy_faults: int
     requests_per_s: float
     output_tokens_per_s: float
     ttft_s: Distribution | None

@@ -61,9 +61,7 @@ class Simulator:
             self._take_arrivals()
             if self._step() and progress is not None:
                 progress(self._metrics.num_finished + self._metrics.num_refused)
-        return self._metrics.report(
-            self._scheduler.stats().total_preempted, self._executor.num_discarded_tokens
-        )
+        return self._metrics.report(self._scheduler.stats(), self._executor.num_discarded_tokens)
 
     def _take_arrivals(self) -> None:
         now_s = self._clock.now_s

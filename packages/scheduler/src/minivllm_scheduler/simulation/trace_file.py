@@ -24,13 +24,14 @@ _Record = Mapping[str, object]
 _Located = Iterator[tuple[str, _Record]]  # where a record stands, and the record
 
 
-def read_trace(path: Path) -> Trace:
+def read_trace(path: Path | str) -> Trace:
     """Reads a `.csv` or `.jsonl` file.
 
     Raises:
         InvalidTrace: naming line, field and value of the first thing that is wrong.
         OSError: The file cannot be read.
     """
+    path = Path(path)
     records = _of_format(path, {".csv": _csv_records, ".jsonl": _jsonl_records})
     rows: list[TraceRow] = []
     previous_s = 0.0
@@ -45,13 +46,14 @@ def read_trace(path: Path) -> Trace:
     return Trace(tuple(rows))
 
 
-def write_trace(path: Path, trace: Trace) -> None:
+def write_trace(path: Path | str, trace: Trace) -> None:
     """Writes a `.csv` or `.jsonl` file that `read_trace` reads back as an equal trace.
 
     Raises:
         InvalidTrace: The file's name ends otherwise.
         OSError: The file cannot be written.
     """
+    path = Path(path)
     write = _of_format(path, {".csv": _write_csv, ".jsonl": _write_jsonl})
     with path.open("w", encoding="utf-8", newline="") as file:
         write(file, trace)
