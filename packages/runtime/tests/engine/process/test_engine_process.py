@@ -20,6 +20,7 @@ from minivllm_runtime.engine.process.remote_engine import RemoteEngine
 
 SETTINGS = {"dtype": "float32", "device": "cpu", "num_blocks": 64, "max_model_len": 512}
 CONFIG = EngineConfig(engine_process=True, **SETTINGS)
+ENDLESS = SamplingParams(max_tokens=400, ignore_eos=True)
 PROMPTS = ["The capital of France is", "1, 2, 3, 4,"]
 
 
@@ -93,7 +94,7 @@ def test_refusals_and_aborts_cross_the_border():
         with pytest.raises(InvalidParameter, match="512"):
             await generate(engine, PROMPTS[:1], max_tokens=511)
         ids = await engine.encode(PROMPTS[0])
-        submission = await engine.submit([ids], SamplingParams(max_tokens=400), request_id="left alone")
+        submission = await engine.submit([ids], ENDLESS, request_id="left alone")
         async with aclosing(submission):
             async for _ in submission:
                 break
@@ -108,7 +109,7 @@ def test_a_killed_engine_is_noticed():
     async def scenario(engine):
         async def generate_and_kill():
             ids = await engine.encode(PROMPTS[0])
-            submission = await engine.submit([ids], SamplingParams(max_tokens=400), request_id="doomed")
+            submission = await engine.submit([ids], ENDLESS, request_id="doomed")
             deltas = aiter(submission)
             await anext(deltas)
             os.kill(engine._connection._process.pid, signal.SIGKILL)
@@ -127,7 +128,7 @@ def test_a_killed_engine_is_noticed():
 def test_whoever_comes_while_the_engine_stops_hears_that_it_does():
     async def scenario(engine):
         ids = await engine.encode(PROMPTS[0])
-        left = await engine.submit([ids], SamplingParams(max_tokens=400), request_id="left")
+        left = await engine.submit([ids], ENDLESS, request_id="left")
         stopping = asyncio.create_task(engine.shutdown())
         num_moments = 0
         while not stopping.done():
@@ -187,7 +188,7 @@ def test_what_the_engine_process_logs_is_logged_here(caplog):
     async def leave_a_request_open(engine):
         await engine.start()
         ids = await engine.encode(PROMPTS[0])
-        submission = await engine.submit([ids], SamplingParams(max_tokens=400), request_id="left alone")
+        submission = await engine.submit([ids], ENDLESS, request_id="left alone")
         await anext(aiter(submission))
         await engine.shutdown()
 
@@ -233,7 +234,7 @@ def test_a_program_that_cannot_serve_says_so_and_ends_while_its_parent_listens()
     ) as program:
         program.stdin.write(msgspec.json.encode(EngineConfig(model="/no/such/folder")) + b"\n")
         program.stdin.flush()
-        assert program.wait(60) == 1
+        assert program.wait(120) == 1
         assert b"no such file or folder" in program.stdout.read()
         assert program.stderr.read() == b""
 
@@ -244,12 +245,30 @@ def test_nobody_at_the_address(monkeypatch, tmp_path):
         RemoteEngine(f"ipc://{tmp_path}/engine")
 
 
-def test_a_client_needs_no_tensor_library():
-    program = """
+@pytest.mark.parametrize(
+    "module",
+    [
+        "async_engine",
+        "process.remote_engine",
+        # Its imports take seconds, in which it must hear of its parent's end.
+        "process.__main__",
+    ],
+)
+def test_neither_a_client_nor_the_beginning_of_an_engine_needs_a_tensor_library(module):
+    program = f"""
 import sys
-import minivllm_runtime.engine.async_engine
-import minivllm_runtime.engine.process.remote_engine
+import minivllm_runtime.engine.{module}
 print("torch" in sys.modules or "transformers" in sys.modules)
 """
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert finished.stdout == "False\n"
+
+
+def test_a_program_whose_parent_goes_while_it_starts_ends_quietly():
+    finished = subprocess.run(
+        [sys.executable, "-m", "minivllm_runtime.engine.process"],
+        input=msgspec.json.encode(CONFIG) + b"\n",
+        capture_output=True,
+        check=False,
+    )
+    assert (finished.returncode, finished.stderr) == (0, b"")

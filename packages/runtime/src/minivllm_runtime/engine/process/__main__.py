@@ -1,8 +1,11 @@
 """The program of an engine process: its configuration comes in as one line of JSON, then it serves until input ends.
 
 Standard output belongs to the parent (see `startup`); whatever else is printed goes to standard error. When the
-parent closes standard input, or dies and leaves it closed, the process ends at once.
+parent closes standard input, or dies and leaves it closed, the process ends at once: also while it imports the
+tensor library, which takes seconds.
 """
+
+from __future__ import annotations
 
 import os
 import secrets
@@ -11,14 +14,11 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
-import zmq
 
 from minivllm_runtime.config import EngineConfig
-from minivllm_runtime.engine.builder import BuiltEngine, build_engine
-from minivllm_runtime.engine.process.engine_server import EngineServer
 from minivllm_runtime.engine.process.log_relay import relay_logs
 from minivllm_runtime.engine.process.startup import (
     Announcement,
@@ -28,8 +28,11 @@ from minivllm_runtime.engine.process.startup import (
     Ready,
     SettingRefused,
 )
-from minivllm_runtime.engine.process.wire import EngineDescription
 from minivllm_runtime.errors import InvalidParameter, ModelLoadError
+
+if TYPE_CHECKING:
+    from minivllm_runtime.engine.builder import BuiltEngine
+    from minivllm_runtime.engine.process.wire import EngineDescription
 
 _LAST_WORDS_TIMEOUT_MS = 1000
 _MOST_UNREAD_MESSAGES = 10_000
@@ -47,6 +50,8 @@ def main() -> int:
     folder = Path(tempfile.gettempdir(), f"minivllm-{secrets.token_hex(8)}")
     threading.Thread(target=_end_with_parent, args=(folder,), daemon=True).start()
     try:
+        from minivllm_runtime.engine.builder import build_engine
+
         built = build_engine(
             config,
             progress=lambda *stage: _announce(parent, Loading(*stage)),
@@ -64,6 +69,10 @@ def main() -> int:
 
 
 def _serve(built: BuiltEngine, address: str, parent: BinaryIO) -> int:
+    import zmq
+
+    from minivllm_runtime.engine.process.engine_server import EngineServer
+
     with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
         socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         socket.setsockopt(zmq.SNDHWM, _MOST_UNREAD_MESSAGES)
@@ -75,6 +84,8 @@ def _serve(built: BuiltEngine, address: str, parent: BinaryIO) -> int:
 
 
 def _describe(built: BuiltEngine) -> EngineDescription:
+    from minivllm_runtime.engine.process.wire import EngineDescription
+
     return EngineDescription(
         built.tokenizer.parts(),
         built.model_config,
