@@ -77,6 +77,8 @@ class EngineConfig:
     engine_process: bool = True
 
     def __post_init__(self) -> None:
+        if not self.model:
+            raise InvalidParameter("model", "model must not be empty")
         for name, choices in (
             ("load_format", get_args(LoadFormat)),
             ("dtype", get_args(DType)),

@@ -3,6 +3,7 @@
 import platform
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import NamedTuple
 
 from minivllm_runtime.config import EngineConfig
@@ -60,15 +61,23 @@ def _examine_devices(config: EngineConfig) -> Iterator[Finding]:
 
 
 def _examine_model(config: EngineConfig) -> Finding:
+    from minivllm_runtime.engine.builder import plan_engine
     from minivllm_runtime.loader.checkpoint import open_local_checkpoint
+    from minivllm_runtime.loader.dummy_checkpoint import DummyCheckpoint
 
     try:
-        checkpoint = open_local_checkpoint(config.model)
+        is_dummy = config.load_format == "dummy"
+        checkpoint = (
+            DummyCheckpoint(Path(config.model).expanduser())
+            if is_dummy
+            else open_local_checkpoint(config.model)
+        )
         if checkpoint is None:
             return Finding(
                 "model", f"{config.model}: not on this machine; a hub is asked for it when it is loaded"
             )
         model = checkpoint.config
+        plan_engine(config, model)
     except MinivllmError as error:
         return Finding("model", str(error), is_good=False)
     return Finding(

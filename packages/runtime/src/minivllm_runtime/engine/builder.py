@@ -111,10 +111,8 @@ def build_engine(
     if config.num_threads is not None:
         torch.set_num_threads(config.num_threads)
     checkpoint = _open_checkpoint(config)
-    device = resolve_device(config.device)
-    dtype = resolve_dtype(config.dtype, checkpoint.config, device)
+    device, dtype, context = plan_engine(config, checkpoint.config)
     tokenizer = checkpoint.load_tokenizer()
-    context = _resolve_context(config, checkpoint.config)
     if on_model is not None:
         on_model(checkpoint.config)
     with _default_dtype(dtype), torch.device(device):
@@ -123,6 +121,35 @@ def build_engine(
     ops = choose_ops(device, dtype, checkpoint.config)
     model.pack(ops)
     return _assemble(config, _LoadedModel(model, tokenizer, checkpoint.config, dtype, device, ops), record)
+
+
+class EnginePlan(NamedTuple):
+    """What is decided before the weights are read.
+
+    Attributes:
+        device, dtype: Of weights and KV cache.
+        context: Most positions of one request as far as model and settings go; the pool may allow fewer.
+    """
+
+    device: torch.device
+    dtype: torch.dtype
+    context: int
+
+
+def plan_engine(config: EngineConfig, model_config: ModelConfig) -> EnginePlan:
+    """Decide what needs no weights.
+
+    Raises:
+        InvalidParameter: a setting does not fit this model or this machine.
+    """
+    device = resolve_device(config.device)
+    plan = EnginePlan(
+        device, resolve_dtype(config.dtype, model_config, device), _resolve_context(config, model_config)
+    )
+    if config.num_blocks is not None:
+        block_bytes = kv_block_bytes(model_config, config.block_size, plan.dtype)
+        check_pool_fits(config.num_blocks, block_bytes, device)
+    return plan
 
 
 def assemble_engine(
@@ -329,7 +356,6 @@ def _size_pool(
         num_blocks = default_num_blocks(block_bytes, most_useful, budget_bytes)
     else:
         num_blocks = config.num_blocks
-        check_pool_fits(num_blocks, block_bytes, device)
     if config.max_model_len is not None:
         _check_capacity(config.max_model_len, num_blocks, config.block_size)
     return num_blocks, min(context, _pool_allows(num_blocks, config.block_size))

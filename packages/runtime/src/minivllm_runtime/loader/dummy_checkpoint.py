@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from minivllm_runtime.errors import ModelLoadError
+from minivllm_runtime.errors import InvalidParameter
 from minivllm_runtime.loader.hf_config import read_hf_config
 from minivllm_runtime.loader.hf_tokenizer import load_hf_tokenizer
 from minivllm_runtime.model_config import ModelConfig
@@ -16,12 +16,15 @@ class DummyCheckpoint:
         config: Shape and features of the model.
 
     Raises:
-        ModelLoadError: there is no such folder, or the model is of an unsupported kind.
+        InvalidParameter: there is no such folder.
+        ModelLoadError: the model is of an unsupported kind.
     """
 
     def __init__(self, folder: Path) -> None:
         if not folder.is_dir():
-            raise ModelLoadError(f"load_format dummy needs a local folder, and there is no folder {folder}")
+            raise InvalidParameter(
+                "load_format", f"load_format dummy needs a local folder, and there is no folder {folder}"
+            )
         self._folder = folder
         self.config: ModelConfig = read_hf_config(folder)
 
