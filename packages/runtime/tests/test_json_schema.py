@@ -38,6 +38,8 @@ def nested(depth):
         ('{"a":"' + "x" * MAX_SCHEMA_BYTES + '"}', "65544 bytes; at most 65536"),
         ({"properties": {f"p{i}": {} for i in range(65)}, "minProperties": 3}, "65 properties.*at most 64"),
         ({"items": {"properties": {f"p{i}": {} for i in range(65)}, "maxProperties": 3}}, "at most 64"),
+        ({"anyOf": []}, "empty anyOf"),
+        ({"properties": {"a": {"items": {"oneOf": []}}}}, "empty oneOf"),
     ],
 )
 def test_what_cannot_be_a_schema_or_costs_too_much_is_refused(schema, reason):
@@ -64,6 +66,14 @@ def test_what_cannot_be_a_schema_or_costs_too_much_is_refused(schema, reason):
         "\\0",
         '[]"]',
         '\\["\\]',
+        '["]',
+        'a[\\"]{2}',
+        "[\\\\]",
+        '["\\\\\\n]',
+        "[\\x00-\\x1f]",
+        "[\\u0000-\\u{1f}\\b\\cJ]",
+        "[\\x22\\u005C\\u{22}]",
+        "[^]",
     ],
 )
 def test_a_pattern_of_characters_that_json_must_escape_is_refused(pattern):
@@ -73,7 +83,22 @@ def test_a_pattern_of_characters_that_json_must_escape_is_refused(pattern):
 
 
 @pytest.mark.parametrize(
-    "pattern", ['^[^"\\\\]*$', '["a]', "\\d+\\.\\w", "\\u00e9", "\\x41", "\\-\\/", "[\\n]a", ".*", "\\[x\\]"]
+    "pattern",
+    [
+        '^[^"\\\\]*$',
+        '["a]',
+        '["-\\\\]',
+        "[\\x00-\\x7f]",
+        "[-\\n]",
+        "[^\\n]",
+        "\\d+\\.\\w",
+        "\\u00e9",
+        "\\x41",
+        "\\-\\/",
+        "[\\n ]a",
+        ".*",
+        "\\[x\\]",
+    ],
 )
 def test_other_patterns_are_accepted(pattern):
     assert json.loads(schema_text({"pattern": pattern}))["pattern"] == pattern
@@ -109,7 +134,54 @@ def test_a_reference_into_the_schema_is_accepted():
     assert schema_text({"properties": {"$ref": {"type": "string"}}})
 
 
-def test_a_property_may_be_called_pattern():
+NUMBERS = {"x": {"type": "integer"}, "names": {"anyOf": [{"const": "a"}, {"$ref": "#/$defs/x"}]}}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"const": 1},
+        {"enum": ["a", 1]},
+        {"type": "integer"},
+        {"type": ["string", "integer"]},
+        {"anyOf": [{"const": "a"}, {"type": "integer"}]},
+        {"oneOf": [{"allOf": [{}]}]},
+        {"$ref": "#/$defs/x"},
+        {"$ref": "#/$defs/names"},
+        {"$ref": "#"},
+    ],
+)
+def test_names_that_may_be_no_strings_are_refused(names):
+    with pytest.raises(InvalidParameter, match="propertyNames"):
+        schema_text({"items": {"propertyNames": names}, "$defs": NUMBERS})
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {},
+        {"pattern": "^a"},
+        {"maxLength": 3},
+        {"enum": ["a", "b"]},
+        {"anyOf": [{"const": "a"}, {"type": "string", "format": "date"}]},
+        {"$ref": "#/$defs/color"},
+        {"$ref": "#/$defs/one~1of"},
+        {"$ref": "#/$defs/itself"},
+        {"$ref": "#/$defs/nowhere"},
+    ],
+)
+def test_names_that_are_strings_are_accepted(names):
+    definitions = {
+        "color": {"enum": ["red"], "type": "string"},
+        "one/of": {"oneOf": [{"$ref": "#/$defs/color"}] * 2},
+        "itself": {"$ref": "#/$defs/itself"},
+    }
+    assert schema_text({"items": {"propertyNames": names}, "$defs": definitions})
+
+
+def test_a_property_may_be_called_as_a_keyword():
+    for place in ("properties", "$defs"):
+        assert schema_text({place: {"propertyNames": {"type": "integer"}}})
     assert schema_text({"properties": {"pattern": {"type": "string"}, '"': {}}})
 
 

@@ -19,6 +19,10 @@ def test_character_classes_are_left_out(text, outside):
     assert SchemaPattern(text).outside_classes == outside
 
 
+def test_character_classes_are_found():
+    assert SchemaPattern("a[bc]\\[d\\][\\]e][f").classes == ["[bc]", "[\\]e]", "[f"]
+
+
 @pytest.mark.parametrize(
     ("text", "assertion"),
     [

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from minivllm_runtime.errors import InvalidParameter
@@ -31,10 +31,16 @@ _COSTLY_FORMATS = frozenset(
         "uri-template",
     ]
 )
+_SCHEMAS_BY_NAME = ("properties", "patternProperties", "$defs", "definitions")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _CODE_POINT = r"(?:[01]?[0-9a-f]|22|5c)"
 _NEEDS_ESCAPE = re.compile(
     rf'["\x00-\x1f]|\\(?:["\\fnrtvc0]|x[01][0-9a-f]|x22|x5c|u00[01][0-9a-f]|u0022|u005c|u{{0*{_CODE_POINT}}})',
+    re.IGNORECASE,
+)
+_CONTROL_ESCAPE = r"\\(?:[bfnrtv0]|c[a-z]|x[01][0-9a-f]|u00[01][0-9a-f]|u{0*[01]?[0-9a-f]})"
+_CLASS_TO_ESCAPE = re.compile(
+    rf'\[(?:\^|(?:{_CONTROL_ESCAPE}(?:-{_CONTROL_ESCAPE})?|\\?"|\\(?:\\|(?:x|u00|u{{0*)(?:22|5c)}}?))+)\]',
     re.IGNORECASE,
 )
 
@@ -62,6 +68,7 @@ def schema_text(schema: str | Mapping[str, Any]) -> str:
     if not isinstance(parsed, dict):
         raise _refusal("must be a JSON object")
     _check(parsed, depth=1)
+    _check_names(parsed)
     _check_cost(parsed)
     return json.dumps(parsed)
 
@@ -72,6 +79,7 @@ def _check(node: object, depth: int) -> None:
     if isinstance(node, dict):
         _check_reference(node)
         _check_properties(node)
+        _check_alternatives(node)
         for pattern in _patterns(node):
             _check_pattern(pattern)
         node = list(node.values())
@@ -80,16 +88,59 @@ def _check(node: object, depth: int) -> None:
             _check(child, depth + 1)
 
 
-def _check_cost(schema: dict[str, Any]) -> None:
-    cost = 0
+def _check_names(schema: dict[str, Any]) -> None:
+    """Names are strings, but the compiler writes as a name whatever their schema allows."""
+    objects = list(_objects_in(schema))
+    by_name = {id(node.get(keyword)) for node in objects for keyword in _SCHEMAS_BY_NAME}
+    names = [node.get("propertyNames") for node in objects if id(node) not in by_name]
+    pending = [{"type": "string", **each} for each in names if isinstance(each, dict)]
+    followed: set[str] = set()
+    while pending:
+        node = pending.pop()
+        reference = node.get("$ref")
+        options = [
+            option for keyword in ("anyOf", "oneOf", "allOf") for option in _as_list(node.get(keyword))
+        ]
+        values = [node["const"]] if "const" in node else _as_list(node.get("enum"))
+        if isinstance(reference, str):
+            options = [] if reference in followed else [_follow(reference, schema)]
+            followed.add(reference)
+        elif not options and (
+            not all(isinstance(value, str) for value in values) if values else node.get("type") != "string"
+        ):
+            raise _refusal(
+                "has propertyNames that allow other values than strings: let each be of type 'string'"
+            )
+        pending += (option for option in options if isinstance(option, dict))
+
+
+def _follow(reference: str, schema: dict[str, Any]) -> object:
+    """What a reference leads to; None if that is nothing, which the compiler refuses."""
+    place: object = schema
+    for name in reference.split("/")[1:]:
+        place = place.get(name.replace("~1", "/").replace("~0", "~")) if isinstance(place, dict) else None
+    return place
+
+
+def _objects_in(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
     pending: list[object] = [schema]
     while pending:
         node = pending.pop()
         if isinstance(node, dict):
-            cost += _string_cost(node)
+            yield node
             pending.extend(node.values())
         elif isinstance(node, list):
             pending.extend(node)
+
+
+def _as_list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _check_cost(schema: dict[str, Any]) -> None:
+    cost = 0
+    for node in _objects_in(schema):
+        cost += _string_cost(node)
         if cost > MAX_STRING_COST:
             raise _refusal(
                 f"has patterns and formats that cost more than {MAX_STRING_COST} to compile: classes of characters, "
@@ -114,6 +165,13 @@ def _check_properties(node: dict[str, Any]) -> None:
         )
 
 
+def _check_alternatives(node: dict[str, Any]) -> None:
+    """The compiler takes none at all for the empty text, which is no JSON."""
+    for keyword in ("anyOf", "oneOf"):
+        if node.get(keyword) == []:
+            raise _refusal(f"has an empty {keyword}: nothing satisfies it")
+
+
 def _check_reference(node: dict[str, Any]) -> None:
     """The compiler takes other references for anything at all, and prints them as they are."""
     reference = node.get("$ref")
@@ -130,7 +188,10 @@ def _patterns(node: dict[str, Any]) -> list[str]:
 
 
 def _check_pattern(text: str) -> None:
-    """A pattern's literal characters are written as they are, so none may need an escape in a JSON string."""
+    """A pattern's literal characters are written as they are, so none may need an escape in a JSON string.
+
+    From a class [...] the compiler takes such characters out, unless no others are left.
+    """
     pattern = SchemaPattern(text)
     if _CONTROL.search(text):  # the compiler's warnings print a pattern as it is
         raise _refusal(
@@ -140,6 +201,11 @@ def _check_pattern(text: str) -> None:
         raise _refusal(
             f"has the pattern {text[:100]!r}: outside of [...] it must have no quote, backslash or control "
             "character as itself"
+        )
+    if any(map(_CLASS_TO_ESCAPE.fullmatch, pattern.classes)):
+        raise _refusal(
+            f"has the pattern {text[:100]!r}: a class [...] must have other characters than quotes, backslashes and "
+            "control characters"
         )
     if pattern.assertion is not None:
         raise _refusal(

@@ -104,7 +104,8 @@ class LLM:
             One output per prompt, in order.
 
         Raises:
-            InvalidParameter: a prompt or a parameter is out of range; nothing is generated then.
+            InvalidParameter: a prompt or a parameter is out of range; nothing is generated then. Or an output has come
+                to a part of its json_schema that nothing satisfies; the rest is aborted.
             RequestFailed: the engine failed on one of them; the rest is aborted.
             EngineDead: the engine stopped.
         """

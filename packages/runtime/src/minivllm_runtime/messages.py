@@ -110,6 +110,7 @@ class TokenOutput(NamedTuple):
     Attributes:
         logprobs: One per new token; None if the request does not want them.
         prompt_logprobs: With the first output of a request that wants them: one per prompt token but the first.
+        error_param: With an error, the parameter of the request that is to blame; None blames the engine.
     """
 
     request_id: str
@@ -119,6 +120,7 @@ class TokenOutput(NamedTuple):
     error: str | None
     logprobs: tuple[TokenLogprobs, ...] | None = None
     prompt_logprobs: tuple[TokenLogprobs, ...] | None = None
+    error_param: str | None = None
 
 
 class EngineStats(NamedTuple):

@@ -34,6 +34,11 @@ class SchemaPattern:
         return "".join(piece for piece in self._pieces if not piece.startswith("["))
 
     @property
+    def classes(self) -> list[str]:
+        """Its character classes [...], with their brackets."""
+        return [piece for piece in self._pieces if piece.startswith("[")]
+
+    @property
     def assertion(self) -> str | None:
         """How its first lookahead or lookbehind begins."""
         return next((t for t in self._pieces if t.startswith("(?") and t[-1] in "=!"), None)

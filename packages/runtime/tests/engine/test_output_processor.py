@@ -120,6 +120,16 @@ def test_a_request_that_the_engine_gave_up_fails_its_submission_only(processor, 
     assert processor.abort("B") == ("b0",)
 
 
+def test_a_request_that_the_engine_blames_for_its_end_is_told_which_parameter(processor):
+    register(processor, "A", ["a0", "a1"])
+    blamed = output("a0", b"", FinishReason.ERROR, "nothing satisfies it")._replace(error_param="json_schema")
+    processed = processor.process([blamed])
+    error = processed.updates[0].error
+    assert isinstance(error, InvalidParameter)
+    assert (error.param, str(error)) == ("json_schema", "nothing satisfies it")
+    assert processed.aborts == ("a1",)
+
+
 def test_a_fault_in_detokenizing_one_request_fails_that_request_only():
     processor = OutputProcessor(FaultyTokenizer(byte_level_tokenizer().backend))
     register(processor, "A", ["a0"])

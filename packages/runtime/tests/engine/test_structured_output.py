@@ -349,6 +349,62 @@ def test_a_grammar_that_fails_ends_its_own_request(run_ahead, fault):
     assert_at_rest(core)
 
 
+NOTHING = {"anyOf": [{"$ref": "#/$defs/nothing"}]}
+UNSAYABLE = {"type": "string", "pattern": "^[\\b]$"}  # no token may have this character
+DEAD_ENDS = {
+    "in a property": ('{"a":', {"properties": {"a": NOTHING}, "required": ["a"]}),
+    "in a property that could be left out": ('{"a":', {"properties": {"a": NOTHING}}),
+    "in an item": ('{"a":[', {"properties": {"a": {"type": "array", "items": NOTHING, "minItems": 1}}}),
+    "in a string": ('{"a":"', {"properties": {"a": UNSAYABLE}}),
+}
+
+
+def dead_end(name):
+    """What leads there, and the schema."""
+    script, schema = DEAD_ENDS[name]
+    return script, {"type": "object", **schema, "$defs": {"nothing": NOTHING}}
+
+
+@both_modes
+@pytest.mark.parametrize(
+    ("name", "max_tokens"), [*((name, 40) for name in DEAD_ENDS), ("in a string", len('{"a":"') + 1)]
+)
+def test_an_output_that_comes_to_where_nothing_satisfies_its_schema_ends_there_and_blames_it(
+    run_ahead, name, max_tokens, caplog
+):
+    script, schema = dead_end(name)
+    core = scripted_engine(script, run_ahead).core
+    dead = request("dead", schema, max_tokens=max_tokens, temperature=0.0, logprobs=0)
+    core.execute([AddRequests("dead", (dead,)), AddRequests("free", (request("free", None),))])
+    outputs = []
+    while core.has_work:
+        outputs += core.step()
+    *begin, end = [output for output in outputs if output.request_id == "dead"]
+    assert (end.finish_reason, end.error_param, end.token_ids) == (FinishReason.ERROR, "json_schema", ())
+    assert "nothing satisfies it" in end.error
+    # White space is free, but not without end.
+    assert bytes(token_id for output in begin for token_id in output.token_ids).decode().rstrip() == script
+    assert all(len(output.logprobs) == len(output.token_ids) for output in begin)
+    assert outputs[-1].finish_reason is not None
+    assert not caplog.records
+    assert core._runner.grammar_errors() == {}
+    assert_at_rest(core)
+    core.execute([AddRequests("free", (request("free", None, temperature=0.0),))])
+    _, texts, ends = drain(core)
+    assert (texts["free"], ends["free"]) == (script.encode(), FinishReason.STOP)
+
+
+def test_llm_blames_the_schema_that_nothing_satisfies_where_the_output_has_come_to():
+    script, schema = dead_end("in a property")
+    llm = LLM.from_engine(scripted_engine(script))
+    params = SamplingParams(temperature=0, max_tokens=40, n=3, json_schema=schema)
+    with pytest.raises(InvalidParameter, match="nothing satisfies it") as refusal:
+        llm.generate([PROMPT], params, use_tqdm=False)
+    assert refusal.value.param == "json_schema"
+    stats = llm.stats()
+    assert (stats.num_running, stats.num_waiting, stats.num_blocks_in_use) == (0, 0, 0)
+
+
 def test_not_a_number_fails_the_request_that_has_a_grammar():
     built = scripted_engine("{", run_ahead=False)
     built.core._runner._model.compute_logits = lambda hidden: torch.full((len(hidden), 258), torch.nan)

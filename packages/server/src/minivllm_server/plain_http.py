@@ -3,7 +3,10 @@
 from typing import Any
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+MAX_READ_AHEAD = 8
+"""Requests that are read while an earlier one of their connection is answered."""
 
 
 class PlainHttp(HttpToolsProtocol):
@@ -15,6 +18,9 @@ class PlainHttp(HttpToolsProtocol):
     Fields after a chunked body are dropped. They must not become headers (RFC 9110, 6.5.1): by then those are checked,
     and a proxy in front has looked at the head alone.
 
+    That the client has left is told to the request that is answered. uvicorn tells the last one that came, and reads no
+    further once it has one that must wait, so that it would not see the client leave.
+
     Attributes:
         is_in_head: Whether a request has begun and its head is not complete.
     """
@@ -22,6 +28,15 @@ class PlainHttp(HttpToolsProtocol):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.is_in_head = False
+        self._answered: RequestResponseCycle | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is closed."""
+        answered = self._answered
+        if answered is not None and not answered.response_complete:
+            answered.disconnected = True
+            answered.message_event.set()
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Something came: a part of a request, one, or several."""
@@ -48,11 +63,17 @@ class PlainHttp(HttpToolsProtocol):
         self.is_in_head = False
         if not self.parser.should_upgrade():
             super().on_headers_complete()
+            if 0 < len(self.pipeline) <= MAX_READ_AHEAD:
+                self.flow.resume_reading()
 
     def on_message_complete(self) -> None:
         """A request is complete."""
         if not self.parser.should_upgrade():
             super().on_message_complete()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answered = cycle
+        super()._start_asgi_task(cycle, app)
 
     def _parse(self, data: bytes) -> None:
         rest = memoryview(data)

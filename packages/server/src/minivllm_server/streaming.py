@@ -72,7 +72,7 @@ async def open_event_stream(generation: Generation, chunk_format: ChunkFormat) -
 class EventStream(Response):
     """A response of server-sent events: chunks, closing chunks, `[DONE]`.
 
-    A failure of the engine ends the stream with one error event instead of the closing chunks. Whatever ends
+    A failure ends the stream with one error event instead of the closing chunks. Whatever ends
     the stream, the generation is closed, which aborts what is unfinished.
     """
 
@@ -114,8 +114,10 @@ class EventStream(Response):
                 yield self._render(deltas)
             yield b"".join(event(chunk) for chunk in self._chunk_format.closing_chunks()) + DONE
         except Exception as error:
-            _log.error("a stream failed: %s", error, exc_info=not isinstance(error, MinivllmError))
-            yield event(envelope(to_api_error(error)).model_dump())
+            api_error = to_api_error(error)
+            if api_error.status_code >= 500:  # what is the client's fault is no news of ours
+                _log.error("a stream failed: %s", error, exc_info=not isinstance(error, MinivllmError))
+            yield event(envelope(api_error).model_dump())
 
     def _render(self, deltas: tuple[ChoiceDelta, ...]) -> bytes:
         return b"".join(event(chunk) for chunk in self._chunk_format.chunks(deltas))

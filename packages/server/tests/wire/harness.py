@@ -197,7 +197,7 @@ class TapeServer:
         def look() -> bool:
             if condition():
                 return True
-            self.model.pace.allow(1)
+            self.model.pace.let_go_on()
             return False
 
         return eventually(look, pause_s=0.02)
@@ -222,6 +222,11 @@ class TapeServer:
     def num_connections(self) -> int:
         """Connections that are open."""
         return len(self._server.server_state.connections)
+
+    @property
+    def num_pipelined(self) -> int:
+        """Requests that wait until an earlier one of their connection is answered."""
+        return sum(len(each.pipeline) for each in tuple(self._server.server_state.connections))
 
     def drain(self) -> None:
         """What the first SIGTERM does."""

@@ -20,9 +20,10 @@ class Pace:
     """How many steps the model may take: any number, until `hold` is called."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._changed = threading.Condition()  # its lock can be taken again by who has it
         self._allowed = math.inf
         self._num_begun = 0
+        self._num_waiting = 0
 
     @property
     def num_begun(self) -> int:
@@ -40,6 +41,12 @@ class Pace:
             self._allowed += num_steps
             self._changed.notify_all()
 
+    def let_go_on(self) -> None:
+        """A step that is held may be taken; none that begins later."""
+        with self._changed:
+            if self._allowed < self._num_waiting:
+                self.allow(1)
+
     def release(self) -> None:
         """Any number of steps."""
         self.allow(math.inf)
@@ -48,7 +55,9 @@ class Pace:
         """Called by the model: waits until a step is allowed."""
         with self._changed:
             self._num_begun += 1
+            self._num_waiting += 1
             assert self._changed.wait_for(lambda: self._allowed > 0, LONGEST_HOLD_S), "the model was held"
+            self._num_waiting -= 1
             self._allowed -= 1
 
 

@@ -1,5 +1,7 @@
 """A client that leaves frees its request at once, in every state: C30."""
 
+import json
+
 import pytest
 
 from .byte_tokens import ids_of
@@ -39,6 +41,22 @@ def test_while_it_runs(server, stream, fields, num):
         if stream:
             assert client.read_some().startswith(b"HTTP/1.1 200")
         leave_and_expect_rest(server, client, num)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("at_once", [True, False], ids=["at once", "one after another"])
+@pytest.mark.parametrize("num_more", [1, 3])
+def test_with_more_requests_behind_it(server, stream, at_once, num_more, caplog):
+    body = json.dumps({"prompt": "a", **ENDLESS, "stream": stream}).encode()
+    first, more = raw_request(PATH, body), raw_request(PATH, b'{"prompt": "a"}') * num_more
+    server.model.pace.hold()
+    with RawConnection(server.port, first + more if at_once else first) as client:
+        assert server.runs(1)
+        if not at_once:
+            client.send(more)
+        assert eventually(lambda: server.num_pipelined == num_more)
+        leave_and_expect_rest(server, client, 1)
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -1,6 +1,7 @@
 """Output that follows a schema: response_format, and calls that the client demands."""
 
 import json
+import logging
 
 import httpx
 import openai
@@ -9,7 +10,7 @@ import pytest
 
 from .byte_tokens import EOS, byte_tokenizer, ids_of
 from .harness import CONVERSATION
-from .wire_client import expect_error
+from .wire_client import expect_error, unwrap_error
 
 TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}{% if tools %}<tool_call>{% endif %}"
 SERVER = {"context": 1024, "block_size": 64, "tokenizer": byte_tokenizer(chat_template=TEMPLATE)}
@@ -73,6 +74,47 @@ def test_plain_text_is_the_default(server):
 @pytest.mark.parametrize("stream", [True, False])
 def test_no_format_is_400(server, response_format, stream):
     expect_error(server.chat(response_format=response_format, stream=stream, max_tokens=5), 400)
+    assert server.works()
+
+
+NOTHING = {"anyOf": [{"$ref": "#/$defs/nothing"}]}
+DEAD_END = {
+    "type": "object",
+    "properties": {"x": NOTHING},
+    "required": ["x"],
+    "$defs": {"nothing": NOTHING},
+}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"response_format": schema_format(DEAD_END)},
+        {"response_format": schema_format(DEAD_END), "n": 3, "logprobs": True},
+        {
+            "tools": [tool("f", DEAD_END)],
+            "tool_choice": {"type": "function", "function": {"name": "f"}},
+            "stop": "$",
+        },
+    ],
+    ids=["format", "choices", "call"],
+)
+@pytest.mark.parametrize("stream", [True, False])
+def test_an_output_that_comes_to_where_nothing_satisfies_its_schema_is_400(server, fields, stream, caplog):
+    server.play(ids_of('{"x": 1}', EOS), prompt_len=TOOL_PROMPT_LEN if "tools" in fields else 1)
+    if stream:
+        with server.chat_stream(max_tokens=60, **fields) as answer:
+            *chunks, last = list(answer)
+            assert not answer.is_done
+        assert chunks
+        assert all(choice["finish_reason"] is None for chunk in chunks for choice in chunk["choices"])
+        error = unwrap_error(last)
+    else:
+        error = expect_error(server.chat(max_tokens=60, **fields), 400)
+    assert (error["type"], error["param"]) == ("invalid_request_error", "json_schema")
+    assert "nothing satisfies it" in error["message"]
+    assert not [record for record in caplog.records if record.levelno > logging.INFO]
+    assert server.comes_to_rest()
     assert server.works()
 
 

@@ -152,6 +152,10 @@ class RawConnection:
         """Hang up."""
         self._socket.close()
 
+    def send(self, data: bytes) -> None:
+        """More, behind what was sent."""
+        self._socket.sendall(data)
+
     def read_some(self) -> bytes:
         """Whatever comes first; nothing once the server hung up."""
         return self._socket.recv(65536)

@@ -2,12 +2,13 @@
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from minivllm_kvcache import KVCacheManager
 from minivllm_runtime.engine.grammar_compiler import GrammarCompiler
 from minivllm_runtime.engine.pending_grammars import PendingGrammars, ReadyBatch
 from minivllm_runtime.engine.queue_clock import QueueClock
+from minivllm_runtime.errors import InvalidParameter, RequestFailed
 from minivllm_runtime.messages import (
     AbortRequest,
     Accepted,
@@ -31,7 +32,7 @@ from minivllm_scheduler import (
 )
 from minivllm_scheduler.output import new_row
 
-_NO_MORE = (None, None, None)
+_NO_MORE = (None, None, None, None)
 """The fields of a TokenOutput that a RequestUpdate does not have, empty."""
 
 _log = logging.getLogger(__name__)
@@ -107,13 +108,16 @@ class EngineCore:
         except BaseException:  # an interrupt from the keyboard: its steps are lost, the engine is not
             self._give_up_steps()
             raise
+        failed = self._runner.grammar_errors()
+        if failed:  # what was sampled in spite of it is no output
+            updates = tuple(update for update in updates if update.request_id not in failed)
         plain = not self._runner.has_logprobs
         outputs = tuple(
             # An update is what most outputs begin with; the rest of them is nothing.
             new_row(TokenOutput, update + _NO_MORE) if plain and update[2] is None else self._report(update)
             for update in updates
         )
-        return outputs + self._end_failed_grammars()
+        return outputs + self._end_failed_grammars(failed)
 
     def take_answers(self) -> tuple[Accepted | Refused, ...]:
         """Answers to batches whose grammars were compiled since the last call."""
@@ -152,8 +156,7 @@ class EngineCore:
                 if (held := self._pending_grammars.drop(request_id)) is not None:
                     return Refused(held, "the request was aborted", queue_full=False)
                 if self._scheduler.abort(request_id, time.monotonic()):
-                    self._queue_clock.remove_request(request_id)
-                    self._runner.remove_request(request_id)
+                    self._forget(request_id)
                 return None
 
     def _refuse_what_has_no_room(self, command: AddRequests) -> Refused | None:
@@ -177,14 +180,28 @@ class EngineCore:
             self._queue_clock.add_request(request.request_id)
         return Accepted(batch_id)
 
-    def _end_failed_grammars(self) -> tuple[TokenOutput, ...]:
-        """End each request whose grammar failed; others are not concerned."""
-        errors = self._runner.grammar_errors()
-        self.execute([AbortRequest(request_id) for request_id in errors])
+    def _end_failed_grammars(
+        self, errors: Mapping[str, InvalidParameter | RequestFailed]
+    ) -> tuple[TokenOutput, ...]:
+        """End each request whose grammar failed, if this step did not; others are not concerned."""
+        for request_id in errors:
+            self._scheduler.abort(request_id, time.monotonic())
+            self._forget(request_id)
         return tuple(
-            TokenOutput(request_id, (), FinishReason.ERROR, 0, message)
-            for request_id, message in errors.items()
+            TokenOutput(
+                request_id,
+                (),
+                FinishReason.ERROR,
+                0,
+                str(error),
+                error_param=error.param if isinstance(error, InvalidParameter) else None,
+            )
+            for request_id, error in errors.items()
         )
+
+    def _forget(self, request_id: str) -> None:
+        self._queue_clock.remove_request(request_id)
+        self._runner.remove_request(request_id)
 
     def _report(self, update: RequestUpdate) -> TokenOutput:
         """Word an update for the client; the runner forgets a request that ended with it."""

@@ -25,7 +25,7 @@ class SubmissionUpdate(NamedTuple):
     submission_id: str
     deltas: tuple[ChoiceDelta, ...]
     is_finished: bool
-    error: RequestFailed | None
+    error: RequestFailed | InvalidParameter | None
 
 
 class Processed(NamedTuple):
@@ -48,7 +48,7 @@ class _Submission:
         self.submission_id = submission_id
         self.running = running
         self.deltas: list[ChoiceDelta] = []
-        self.error: RequestFailed | None = None
+        self.error: RequestFailed | InvalidParameter | None = None
 
     def take_update(self) -> SubmissionUpdate:
         deltas, self.deltas = tuple(self.deltas), []
@@ -117,7 +117,7 @@ class OutputProcessor:
             try:
                 aborts += self._decode(submission, output)
             except Exception as error:
-                submission.error = _as_request_failed(error)
+                submission.error = _as_known_error(error)
                 request_ids = self._drop(submission)
                 aborts += (i for i in request_ids if i != output.request_id or output.finish_reason is None)
         return Processed(tuple(submission.take_update() for submission in touched.values()), tuple(aborts))
@@ -125,7 +125,10 @@ class OutputProcessor:
     def _decode(self, submission: _Submission, output: TokenOutput) -> tuple[str, ...]:
         """Add the output's delta to the news; return the request if only the engine still runs it."""
         if output.finish_reason in {FinishReason.ERROR, FinishReason.ABORT}:
-            raise RequestFailed(output.error or "the engine ended the request before it was complete")
+            message = output.error or "the engine ended the request before it was complete"
+            if output.error_param is not None:
+                raise InvalidParameter(output.error_param, message)
+            raise RequestFailed(message)
         decoder = submission.running[output.request_id]
         delta = decoder.push(output)
         submission.deltas.append(delta)
@@ -145,8 +148,8 @@ class OutputProcessor:
         return request_ids
 
 
-def _as_request_failed(error: Exception) -> RequestFailed:
-    if isinstance(error, RequestFailed):
+def _as_known_error(error: Exception) -> RequestFailed | InvalidParameter:
+    if isinstance(error, RequestFailed | InvalidParameter):
         return error
     failure = RequestFailed(f"the output could not be turned into text: {error}")
     failure.__cause__ = error

@@ -43,6 +43,7 @@ class Submission:
 
         Raises:
             RequestFailed: a fault while this submission was computed or decoded.
+            InvalidParameter: the output has come to a part of json_schema that nothing satisfies.
             EngineDead: the engine stopped.
         """
         while not (self._is_finished and self._outbox.is_empty):

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from minivllm_runtime.errors import InvalidParameter, RequestFailed
+
 if TYPE_CHECKING:
     import xgrammar
 
@@ -20,21 +22,31 @@ _log = logging.getLogger(__name__)
 class GrammarState:
     """How far the output of one request has come in its grammar.
 
-    Once something goes wrong with it, `error` says what; its request must end then, alone.
+    Attributes:
+        error: What went wrong with it, InvalidParameter if the schema is to blame; its request must end then, alone.
     """
 
     def __init__(self, grammar: xgrammar.CompiledGrammar) -> None:
         import xgrammar
 
         self._matcher = xgrammar.GrammarMatcher(grammar)
-        self.error: str | None = None
+        self.error: InvalidParameter | RequestFailed | None = None
 
     def fill(self, words: Tensor, row: int) -> None:
-        """Set the bits of the ids allowed next in words[row]; all bits are set before."""
+        """Set the bits of the ids allowed next in words[row]; all bits are set before.
+
+        A part of a schema that nothing satisfies allows none, which shows only once the output has come to it.
+        """
         try:
             self._matcher.fill_next_token_bitmask(words, row)
         except Exception as error:  # whatever it is, other requests are not concerned
             self._fail(f"{type(error).__name__}: {error}")
+            return
+        if not words[row].any():
+            self.error = InvalidParameter(
+                "json_schema",
+                "json_schema cannot be followed: nothing satisfies it where the output has come to",
+            )
 
     def advance(self, token_id: int) -> None:
         """Take the id that was sampled."""
@@ -50,7 +62,7 @@ class GrammarState:
 
     def _fail(self, message: str) -> None:
         _log.error("a grammar failed: %s", message)
-        self.error = f"the grammar of the output failed: {message}"
+        self.error = RequestFailed(f"the grammar of the output failed: {message}")
 
 
 def allowed_words(states: Sequence[GrammarState], num_ids: int) -> Tensor:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from minivllm_runtime.device_state.request_states import RequestStates
 from minivllm_runtime.device_state.staging import HostCopy, upload
+from minivllm_runtime.errors import InvalidParameter, RequestFailed
 from minivllm_runtime.messages import EngineRequest, TokenLogprobs
 from minivllm_runtime.sampling.grammar_masks import GrammarState
 from minivllm_runtime.sampling.logprobs import logprob_table, read_table
@@ -73,7 +74,7 @@ class StepSampler:
         self._not_plain.discard(request_id)
         self._grammars.pop(request_id, None)
 
-    def grammar_errors(self) -> dict[str, str]:
+    def grammar_errors(self) -> dict[str, InvalidParameter | RequestFailed]:
         """What is wrong with grammars that failed, by the request whose output they were to shape."""
         return {
             request_id: grammar.error

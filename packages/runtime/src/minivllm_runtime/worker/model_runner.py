@@ -10,6 +10,7 @@ from torch import Tensor
 from minivllm_runtime.attention.step_attention import AttentionBackend, StepAttention
 from minivllm_runtime.device_state.request_states import RequestStates
 from minivllm_runtime.device_state.staging import HostCopy, upload
+from minivllm_runtime.errors import InvalidParameter, RequestFailed
 from minivllm_runtime.messages import EngineRequest, TokenLogprobs
 from minivllm_runtime.sampling.grammar_masks import GrammarState
 from minivllm_runtime.sampling.prompt_scorer import PromptScorer, PromptScores
@@ -136,7 +137,7 @@ class ModelRunner:
             grammar.advance(ids[index])
         return StepResult(step.step_id, tuple(zip(ids, strict=True)))
 
-    def grammar_errors(self) -> dict[str, str]:
+    def grammar_errors(self) -> dict[str, InvalidParameter | RequestFailed]:
         """See StepSampler.grammar_errors."""
         return self._sampler.grammar_errors()
 
