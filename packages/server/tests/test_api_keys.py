@@ -70,6 +70,12 @@ def test_a_wrong_file_is_refused(tmp_path, content, reason):
         read_key_file(path, LIMITS)
 
 
+def test_a_byte_order_mark_is_no_part_of_a_key(tmp_path):
+    path = tmp_path / "keys"
+    path.write_bytes(b"\xef\xbb\xbfann:x\n")
+    assert [key.name for key in read_key_file(path, LIMITS)] == ["ann"]
+
+
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(InvalidParameter, match="No such file"):
         read_key_file(tmp_path / "keys", LIMITS)

@@ -29,7 +29,7 @@ class Terminal:
             env=ENVIRONMENT | {"TERM": "dumb"},
             start_new_session=True,
         )
-        self._watchdog = threading.Timer(120, self.process.kill)
+        self._watchdog = threading.Timer(240, self.process.kill)
         self._watchdog.start()
         self._theirs = theirs
 

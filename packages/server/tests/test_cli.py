@@ -10,6 +10,8 @@ from importlib.metadata import version
 import httpx
 import pytest
 
+from minivllm_server.listener import bind, url_of
+
 ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith("MINIVLLM_")} | {
     "OMP_NUM_THREADS": "1",
     "HF_HUB_OFFLINE": "1",
@@ -30,7 +32,7 @@ def run(*arguments, **variables):
         command(*arguments),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         env=ENVIRONMENT | variables,
         check=False,
     )
@@ -73,6 +75,7 @@ def test_a_bad_variable_is_one_line():
     expect_one_line(
         run("serve", MINIVLLM_MAX_NUM_WAITING="-3"), "MINIVLLM_MAX_NUM_WAITING", "at least 1", "-3"
     )
+    expect_one_line(run("serve", MINIVLLM_PROT="8001"), "MINIVLLM_PROT", "MINIVLLM_PORT")
 
 
 def test_no_command_shows_the_help():
@@ -152,7 +155,7 @@ def test_serve_prints_its_url_serves_and_stops_with_success():
         text=True,
         env=ENVIRONMENT,
     )
-    watchdog = threading.Timer(120, process.kill)
+    watchdog = threading.Timer(240, process.kill)
     watchdog.start()
     try:
         output = ""
@@ -173,7 +176,7 @@ def test_serve_prints_its_url_serves_and_stops_with_success():
         assert answer.json()["model"] == "smollm2"
         assert answer.json()["choices"][0]["text"].startswith(" Paris")
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=120)
         assert process.returncode == 0
         (line,) = errors.splitlines()
         assert "path=/v1/completions status=200" in line
@@ -226,7 +229,7 @@ def test_chat_answers_lines_until_the_input_ends():
         input="Say hello.\n/clear\n\n" + "too long " * 200 + "\nSay hello.\n/exit\nnever read\n",
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         env=ENVIRONMENT,
         check=False,
     )
@@ -247,16 +250,19 @@ def test_doctor_says_what_is_wrong():
 
 @needs_smollm2
 def test_a_server_goes_on_when_its_lines_cannot_be_written():
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
+    # Where it listens it cannot say. A socket that is bound keeps the port from all but a server, and may go on.
+    reserved = bind("127.0.0.1", 0)
     with open("/dev/full", "w") as full:  # noqa: PTH123
         process = subprocess.Popen(
-            command("serve", "--port", str(port), *SMALL), stdout=full, stderr=full, env=ENVIRONMENT
+            command("serve", "--port", str(reserved.getsockname()[1]), *SMALL),
+            stdout=full,
+            stderr=full,
+            env=ENVIRONMENT,
         )
-    watchdog = threading.Timer(120, process.kill)
+    watchdog = threading.Timer(240, process.kill)
     watchdog.start()
     try:
-        url = f"http://127.0.0.1:{port}"
+        url = url_of(reserved)
         answer = None
         while answer is None:
             assert process.poll() is None
@@ -279,3 +285,4 @@ def test_a_server_goes_on_when_its_lines_cannot_be_written():
         watchdog.cancel()
         process.kill()
         process.wait()
+        reserved.close()

@@ -49,7 +49,7 @@ def started(*arguments):
         env=ENVIRONMENT,
         start_new_session=True,
     )
-    watchdog = threading.Timer(120, process.kill)
+    watchdog = threading.Timer(240, process.kill)
     watchdog.start()
     try:
         yield process
@@ -62,7 +62,7 @@ def started(*arguments):
 def interrupt(process):
     """What Ctrl-C does; returns the rest of both outputs."""
     os.killpg(process.pid, signal.SIGINT)
-    return process.communicate(timeout=60)
+    return process.communicate(timeout=120)
 
 
 def engine_of(process):
@@ -126,7 +126,7 @@ def test_a_supervisor_ends_a_server_that_is_not_ready(becomes_true, processes, m
         while mapped_file not in maps.read_text():
             assert process.poll() is None
         process.terminate()
-        assert process.communicate(timeout=60) == ("", "")
+        assert process.communicate(timeout=120) == ("", "")
         assert process.returncode == 143
         assert becomes_true(lambda: not is_running(engine))
 

@@ -49,6 +49,15 @@ def test_flags_are_strings():
         ("requests_per_minute", "0"),
         ("trusted_proxy", "proxy.example"),
         ("scheduling_policy", "random"),
+        ("cors_allow_origin", ""),
+        ("cors_allow_origin", "example.com"),
+        ("cors_allow_origin", "https://example.com/"),
+        ("cors_allow_origin", "https://Example.com"),
+        ("cors_allow_origin", "https://*.example.com"),
+        ("otlp_endpoint", ""),
+        ("otlp_endpoint", "collector:4318"),
+        ("otlp_endpoint", "http:///v1/traces"),
+        ("otlp_endpoint", "http://[collector"),
     ],
 )
 def test_a_bad_value_is_refused_by_name(name, bad):
@@ -60,6 +69,39 @@ def test_a_bad_value_is_refused_by_name(name, bad):
 def test_ranges_of_the_engine_are_the_engines():
     with pytest.raises(InvalidParameter, match="block_size must be at least 1, got 0"):
         EngineSettings(block_size="0").engine_config()
+    with pytest.raises(InvalidParameter, match="model must not be empty"):
+        EngineSettings(model="").engine_config()
+
+
+@pytest.mark.parametrize("origin", ["*", "null", "https://example.com", "http://[::1]:3000", "app://x"])
+def test_what_browsers_send_is_an_origin(origin):
+    assert ServerSettings(cors_allow_origin=[origin]).cors_allow_origin == (origin,)
+
+
+@pytest.mark.parametrize("kind", [EngineSettings, ServerSettings])
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("MINIVLLM_API_KEYSS", "MINIVLLM_API_KEYS"), ("MINIVLLM_NUM_BLOKCS", "MINIVLLM_NUM_BLOCKS")],
+)
+@pytest.mark.parametrize("value", ["x", ""])
+def test_an_unknown_variable_is_refused_with_the_nearest_one(monkeypatch, kind, name, nearest, value):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ValidationError, match=f"{name} is no setting; the nearest is {nearest}"):
+        kind()
+
+
+def test_every_command_takes_the_variables_of_all(monkeypatch):
+    monkeypatch.setenv("MINIVLLM_API_KEYS", "a")
+    monkeypatch.setenv("MINIVLLM_PORT", "1")
+    assert EngineSettings() == EngineSettings(model="smollm2")
+
+
+@pytest.mark.parametrize("variable", ["MINIVLLM_API_KEY", "MINIVLLM_API_KEYS", "MINIVLLM_API_KEY_FILE"])
+def test_an_empty_variable_does_not_open_the_server(monkeypatch, variable):
+    monkeypatch.setenv(variable, "")
+    with pytest.raises(ValidationError, match=f"{variable} is empty"):
+        ServerSettings()
+    assert ServerSettings(api_key=["a"]).key_ring() is not None
 
 
 @pytest.mark.parametrize(

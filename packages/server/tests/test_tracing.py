@@ -21,6 +21,18 @@ def spans():
 
 
 @pytest.fixture
+def the_span(spans, becomes_true):
+    """The only one, as soon as it has ended: after the answer."""
+
+    def wait():
+        assert becomes_true(spans.get_finished_spans)
+        (span,) = spans.get_finished_spans()
+        return span
+
+    return wait
+
+
+@pytest.fixture
 def url(serve_asgi, spans):
     async def app(scope, receive, send):
         exchange_in(scope).details |= {"prompt_tokens": 3, "finish_reasons": ["stop"], "prompt": "secret"}
@@ -32,9 +44,9 @@ def url(serve_asgi, spans):
     return serve_asgi(RequestIdHeader(traced, time.monotonic)).url
 
 
-def test_a_request_is_a_span(url, spans):
+def test_a_request_is_a_span(url, the_span):
     httpx.get(f"{url}/good", headers={"x-request-id": "mine"}, trust_env=False, timeout=30)
-    (span,) = spans.get_finished_spans()
+    span = the_span()
     assert span.name == "GET /good"
     assert dict(span.attributes) == {
         "http.request.method": "GET",
@@ -46,15 +58,15 @@ def test_a_request_is_a_span(url, spans):
     }
 
 
-def test_a_span_belongs_to_the_client_s_trace(url, spans):
+def test_a_span_belongs_to_the_client_s_trace(url, the_span):
     headers = {"traceparent": f"00-{TRACE_ID}-00f067aa0ba902b7-01"}
     httpx.get(f"{url}/good", headers=headers, trust_env=False, timeout=30)
-    (span,) = spans.get_finished_spans()
+    span = the_span()
     assert f"{span.context.trace_id:032x}" == TRACE_ID
     assert f"{span.parent.span_id:016x}" == "00f067aa0ba902b7"
 
 
-def test_a_failure_is_marked(url, spans):
+def test_a_failure_is_marked(url, the_span):
     httpx.get(f"{url}/bad", trust_env=False, timeout=30)
-    (span,) = spans.get_finished_spans()
+    span = the_span()
     assert span.status.status_code is StatusCode.ERROR

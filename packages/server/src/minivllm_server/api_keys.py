@@ -117,7 +117,7 @@ def read_key_file(path: Path, limits: KeyLimits) -> tuple[ApiKey, ...]:
         InvalidParameter: The file cannot be read, holds no key, or a line of it is wrong.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise InvalidParameter("api_key_file", f"cannot read the API keys in {path}: {reason}") from error

@@ -3,10 +3,14 @@
 This is the only place of the project that reads the environment.
 """
 
+import os
+import re
 from dataclasses import fields, replace
+from difflib import get_close_matches
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Final, Self
+from urllib.parse import urlsplit
 
 from pydantic import AliasChoices, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -18,6 +22,8 @@ from minivllm_server.logs import LogFormat, LogLevel
 from minivllm_server.tool_calls.formats import ToolCallFormat
 
 ENV_PREFIX = "MINIVLLM_"
+_ORIGIN: Final = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^*/?#\sA-Z]+")
+"""What a browser sends as `Origin`, with which an allowed one is compared as text; `*` stands for all."""
 
 
 class EngineSettings(BaseSettings):
@@ -60,6 +66,16 @@ class EngineSettings(BaseSettings):
         True,
         description="Compute in a process of its own, apart from HTTP and text: streams are twice as fast.",
     )
+
+    @model_validator(mode="after")
+    def _refuse_unknown_variables(self) -> Self:
+        """A name that is spelled wrong must not leave a limit or a key unset unnoticed."""
+        known = _variables()
+        for name in map(str.upper, os.environ):
+            if name.startswith(ENV_PREFIX) and name not in known:
+                nearest = get_close_matches(name, known, n=1, cutoff=0)[0]
+                raise ValueError(f"{name} is no setting; the nearest is {nearest}")
+        return self
 
     def engine_config(self) -> EngineConfig:
         """Returns the engine's part of the settings.
@@ -152,6 +168,25 @@ class ServerSettings(EngineSettings):
             ip_network(address)
         return addresses
 
+    @field_validator("cors_allow_origin")
+    @classmethod
+    def _refuse_what_is_no_origin(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in origins:
+            if not _ORIGIN.fullmatch(origin):
+                raise ValueError(
+                    f"{origin!r} is no origin such as https://example.com, in small letters, nor *"
+                )
+        return origins
+
+    @field_validator("otlp_endpoint")
+    @classmethod
+    def _refuse_what_is_no_url(cls, url: str | None) -> str | None:
+        if url is not None:
+            parts = urlsplit(url)
+            if parts.scheme not in {"http", "https"} or not parts.hostname:
+                raise ValueError("it must be a URL such as http://collector:4318/v1/traces")
+        return url
+
     @property
     def model_names(self) -> tuple[str, ...]:
         """The names a request's `model` field may have; never empty."""
@@ -175,6 +210,15 @@ class ServerSettings(EngineSettings):
             raise ValueError("api_processes above 1 needs engine_process")
         return self
 
+    @model_validator(mode="after")
+    def _refuse_to_be_open_by_accident(self) -> Self:
+        """An empty variable counts as unset, but one that should have held a key was meant to close the server."""
+        if not self.api_key and self.api_key_file is None:
+            for name in ("API_KEY", "API_KEYS", "API_KEY_FILE"):
+                if os.environ.get(ENV_PREFIX + name) == "":
+                    raise ValueError(f"{ENV_PREFIX}{name} is empty: unset it to let everybody in")
+        return self
+
     def key_ring(self) -> KeyRing | None:
         """Returns the API keys; None: everybody may come in.
 
@@ -193,3 +237,8 @@ class ServerSettings(EngineSettings):
                 "requests_per_minute, tokens_per_minute and max_concurrent_requests limit API keys: set one",
             )
         return None
+
+
+def _variables() -> tuple[str, ...]:
+    """Names of all variables, whichever command reads them."""
+    return (*(ENV_PREFIX + name.upper() for name in ServerSettings.model_fields), f"{ENV_PREFIX}API_KEYS")

@@ -68,7 +68,9 @@ def serve_in_processes(built: BuiltEngine, listener: socket.socket, settings: Se
         serve_to_clients(built, address := f"ipc://{folder}/engine")
         shared = Shared(folder, ledger.address)
         assignment = Assignment(settings.model_dump(mode="json"), address, listener.fileno(), shared)
-        ApiProcesses(assignment, settings.api_processes, stop_timeout_s=30).serve(lambda: say_where(listener))
+        stop_timeout_s = settings.drain_timeout_s + 30
+        processes = ApiProcesses(assignment, settings.api_processes, stop_timeout_s=stop_timeout_s)
+        processes.serve(lambda: say_where(listener))
 
 
 def say_where(listener: socket.socket) -> None:

@@ -54,7 +54,9 @@ class TapeProcess:
 
         def page_says_so() -> bool:
             page = self.client.get("/metrics").text
-            return re.search(rf"^minivllm:num_requests_running{{.*}} {num}\.0$", page, re.MULTILINE) is not None
+            return (
+                re.search(rf"^minivllm:num_requests_running{{.*}} {num}\.0$", page, re.MULTILINE) is not None
+            )
 
         return eventually(page_says_so)
 
@@ -71,7 +73,7 @@ class TapeProcess:
 
     def wait(self) -> tuple[int, str]:
         """Exit code and what was written to stderr."""
-        _, stderr = self._process.communicate(timeout=60)
+        _, stderr = self._process.communicate(timeout=120)
         return self._process.returncode, stderr
 
     def _tell(self, line: str) -> None:

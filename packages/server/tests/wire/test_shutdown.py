@@ -66,6 +66,7 @@ def test_requests_that_outlive_the_drain_timeout_get_an_error(api_processes):
             Stream(server.client, PATH, {**endless, "stream": True}) as stream,
         ):
             next(iter(stream))
+            assert server.runs(2)
             server.signal(signal.SIGTERM)
             *_, last = list(stream)
             unwrap_error(last)
@@ -111,7 +112,7 @@ def test_a_second_server_on_the_port_says_so_in_one_line(server, api_processes):
         ],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         env=ENVIRONMENT,
         check=False,
     )
