@@ -356,6 +356,7 @@ def _size_pool(
         num_blocks = default_num_blocks(block_bytes, most_useful, budget_bytes)
     else:
         num_blocks = config.num_blocks
+        check_pool_fits(num_blocks, block_bytes, device)
     if config.max_model_len is not None:
         _check_capacity(config.max_model_len, num_blocks, config.block_size)
     return num_blocks, min(context, _pool_allows(num_blocks, config.block_size))
