@@ -42,6 +42,19 @@ def launch_constants(
 
 
 @triton.jit
+def cache_at(
+    request, kv_head, key_cache_ptr, value_cache_ptr, block_tables_ptr, cache_strides, stride_table_row
+):
+    """The `cache` of `attend_context` for one request and KV head."""
+    return (
+        key_cache_ptr + kv_head * cache_strides[1],
+        value_cache_ptr + kv_head * cache_strides[1],
+        block_tables_ptr + request.to(tl.int64) * stride_table_row,
+        cache_strides,
+    )
+
+
+@triton.jit
 def attend_context(
     query,
     query_positions,

@@ -12,7 +12,7 @@ import torch
 import triton
 import triton.language as tl
 
-from minivllm_kernels.attend_context import attend_context, launch_constants, locate
+from minivllm_kernels.attend_context import attend_context, cache_at, launch_constants, locate
 from minivllm_kernels.attention_config import decode_config
 from minivllm_kernels.early_launch import early_launch, let_next_start, wait_for_inputs
 from minivllm_kernels.tensor_checks import require_cos_sin, require_paged_attention, require_shape
@@ -178,8 +178,7 @@ def _attend_split_kernel(
     """One program attends from the query heads of one KV head to one split of one request's context."""
     request = tl.program_id(0).to(tl.int64)
     kv_head = tl.program_id(1)
-    split = tl.program_id(2)
-    num_splits = tl.num_programs(2)
+    split, num_splits = tl.program_id(2), tl.num_programs(2)
     let_next_start(EARLY)
     wait_for_inputs(EARLY)
     context_len = tl.load(context_lens_ptr + request)
@@ -191,11 +190,8 @@ def _attend_split_kernel(
     dims = tl.arange(0, TILE_DIM)
     mask = (rows < GROUP_SIZE)[:, None] & (dims < HEAD_DIM)[None, :]
     heads_ptr += request * heads_strides[0]
-    cache = (
-        key_cache_ptr + kv_head * cache_strides[1],
-        value_cache_ptr + kv_head * cache_strides[1],
-        block_tables_ptr + request * stride_table_row,
-        cache_strides,
+    cache = cache_at(
+        request, kv_head, key_cache_ptr, value_cache_ptr, block_tables_ptr, cache_strides, stride_table_row
     )
     query_ptr = heads_ptr + (kv_head * GROUP_SIZE + rows)[:, None] * heads_strides[1]
     if cos_sin_ptr is None:

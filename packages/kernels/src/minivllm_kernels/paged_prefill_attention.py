@@ -12,7 +12,7 @@ import torch
 import triton
 import triton.language as tl
 
-from minivllm_kernels.attend_context import attend_context, launch_constants
+from minivllm_kernels.attend_context import attend_context, cache_at, launch_constants
 from minivllm_kernels.attention_config import prefill_config
 from minivllm_kernels.early_launch import let_next_start, wait_for_inputs
 from minivllm_kernels.tensor_checks import require_paged_attention, require_query_start_loc
@@ -124,11 +124,8 @@ def _attend_chunk_kernel(
     query_offsets = (query_rows * query_strides[0] + heads * query_strides[1])[:, None] + dims[None, :]
     context_len = tl.load(context_lens_ptr + request)
     first_position = context_len - query_len
-    cache = (
-        key_cache_ptr + kv_head * cache_strides[1],
-        value_cache_ptr + kv_head * cache_strides[1],
-        block_tables_ptr + request.to(tl.int64) * stride_table_row,
-        cache_strides,
+    cache = cache_at(
+        request, kv_head, key_cache_ptr, value_cache_ptr, block_tables_ptr, cache_strides, stride_table_row
     )
     query = tl.load(query_ptr + query_offsets, mask=mask, other=0.0)
     all_see = first_position + first_token + 1
