@@ -80,7 +80,13 @@ def build(device, checkpoint, decoder):
 def run(core, prompts, num_tokens):
     """Ids and cached prompt tokens of each prompt, all added at once."""
     requests = [
-        EngineRequest(request_id=str(i), prompt_token_ids=tuple(ids), max_tokens=num_tokens, temperature=0.0)
+        EngineRequest(
+            request_id=str(i),
+            prompt_token_ids=tuple(ids),
+            max_tokens=num_tokens,
+            stop_token_ids=frozenset(smollm2_checkpoint().config.eos_token_ids),
+            temperature=0.0,
+        )
         for i, ids in enumerate(prompts)
     ]
     ids = {request.request_id: () for request in requests}
