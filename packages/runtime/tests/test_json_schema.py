@@ -218,3 +218,14 @@ def test_at_the_limits_it_is_accepted():
     assert schema_text(nested(MAX_SCHEMA_DEPTH))
     assert schema_text({"properties": {f"p{i}": {} for i in range(200)}})
     assert schema_text({"properties": {f"p{i}": {} for i in range(64)}, "maxProperties": 3})
+
+
+def test_patterns_are_written_in_ascii_and_values_as_they_are():
+    names = {"pattern": {"pattern": "é"}, "const": {"items": [{"pattern": "é"}]}}
+    values = {"enum": [{"pattern": "é"}], "const": {"pattern": "é"}, "default": {"pattern": "é"}}
+    schema = {"properties": names, "patternProperties": {"é": {"pattern": "é"}}, "$defs": {"é": values}}
+    assert json.loads(schema_text(schema)) == {
+        "properties": {"pattern": {"pattern": "\\u{e9}"}, "const": {"items": [{"pattern": "\\u{e9}"}]}},
+        "patternProperties": {"\\u{e9}": {"pattern": "\\u{e9}"}},
+        "$defs": {"é": values},
+    }

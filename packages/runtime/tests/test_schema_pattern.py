@@ -24,6 +24,21 @@ def test_character_classes_are_found():
 
 
 @pytest.mark.parametrize(
+    ("text", "in_ascii"),
+    [
+        ("^a\\d[^b]$", "^a\\d[^b]$"),
+        ("é+", "\\u{e9}+"),
+        ("[^é-😀]", "[^\\u{e9}-\\u{1f600}]"),
+        ("\\é", "\\u{e9}"),
+        ("\\\\é", "\\\\\\u{e9}"),
+        ("\\\ud800\\", "\\\ud800\\"),
+    ],
+)
+def test_characters_past_ascii_become_escapes(text, in_ascii):
+    assert SchemaPattern(text).in_ascii == in_ascii
+
+
+@pytest.mark.parametrize(
     ("text", "assertion"),
     [
         ("a(?=b)", "(?="),

@@ -31,6 +31,7 @@ _COSTLY_FORMATS = frozenset(
         "uri-template",
     ]
 )
+_VALUES = ("const", "enum", "default", "examples")
 _SCHEMAS_BY_NAME = ("properties", "patternProperties", "$defs", "definitions")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _CODE_POINT = r"(?:[01]?[0-9a-f]|22|5c)"
@@ -70,7 +71,28 @@ def schema_text(schema: str | Mapping[str, Any]) -> str:
     _check(parsed, depth=1)
     _check_names(parsed)
     _check_cost(parsed)
-    return json.dumps(parsed)
+    return json.dumps(_with_patterns_in_ascii(parsed))
+
+
+def _with_patterns_in_ascii(node: Any) -> Any:
+    """An equal schema. Of a pattern with other characters the compiler forgets that it stands in a JSON string."""
+    if isinstance(node, list):
+        return [_with_patterns_in_ascii(child) for child in node]
+    if not isinstance(node, dict):
+        return node
+    changed: dict[str, Any] = {}
+    for keyword, value in node.items():
+        if keyword == "pattern" and isinstance(value, str):
+            changed[keyword] = SchemaPattern(value).in_ascii
+        elif keyword in _SCHEMAS_BY_NAME and isinstance(value, dict):
+            by_pattern = keyword == "patternProperties"
+            changed[keyword] = {
+                SchemaPattern(name).in_ascii if by_pattern else name: _with_patterns_in_ascii(child)
+                for name, child in value.items()
+            }
+        else:
+            changed[keyword] = value if keyword in _VALUES else _with_patterns_in_ascii(value)
+    return changed
 
 
 def _check(node: object, depth: int) -> None:

@@ -13,6 +13,7 @@ _PIECE = re.compile(
     """,
     re.DOTALL | re.VERBOSE,
 )
+_ESCAPE_OR_PAST_ASCII = re.compile(r"\\?[^\x00-\x7f\ud800-\udfff]|\\[\x00-\x7f]")
 _CLASS_ESCAPES = frozenset(["\\d", "\\D", "\\s", "\\S", "\\w", "\\W"])
 _CLASS_COST = 16
 _MOST_DIGITS = 9
@@ -27,6 +28,11 @@ class SchemaPattern:
 
     def __init__(self, text: str) -> None:
         self._pieces: list[str] = _PIECE.findall(text)
+
+    @property
+    def in_ascii(self) -> str:
+        """The same expression with an escape for every character past ASCII; lone surrogates are left."""
+        return _ESCAPE_OR_PAST_ASCII.sub(_in_ascii, "".join(self._pieces))
 
     @property
     def outside_classes(self) -> str:
@@ -76,6 +82,10 @@ class SchemaPattern:
                 return most + 1
         size = sum(group.size for group in groups)
         return min(size * max(1, sum(group.num_open for group in groups)), most + 1)
+
+
+def _in_ascii(found: re.Match[str]) -> str:
+    return found[0] if found[0].isascii() else rf"\u{{{ord(found[0][-1]):x}}}"
 
 
 @dataclass(slots=True)

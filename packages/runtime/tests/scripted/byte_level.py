@@ -13,7 +13,7 @@ IM_START = 257
 FIRST_EXTRA = 258
 
 
-def byte_level_tokenizer(extra_tokens: Sequence[str] = (), *, has_bos: bool = True) -> Tokenizer:
+def byte_level_tokenizer(extra_tokens: Sequence[str | bytes] = (), *, has_bos: bool = True) -> Tokenizer:
     """Byte-level BPE without merges.
 
     Ids 0-255 are the bytes themselves; 256 is <|im_end|>, which ends a sequence; 257 is <|im_start|>, which
@@ -22,7 +22,8 @@ def byte_level_tokenizer(extra_tokens: Sequence[str] = (), *, has_bos: bool = Tr
     chars = {byte: char for char, byte in UNICODE_TO_BYTE.items()}
     vocab = {char: byte for byte, char in chars.items()} | {"<|im_end|>": IM_END, "<|im_start|>": IM_START}
     for token_id, text in enumerate(extra_tokens, start=FIRST_EXTRA):
-        vocab["".join(chars[byte] for byte in text.encode())] = token_id
+        data = text.encode() if isinstance(text, str) else text
+        vocab["".join(chars[byte] for byte in data)] = token_id
     backend = Backend(models.BPE(vocab=vocab, merges=[]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     backend.decoder = decoders.ByteLevel()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from minivllm_runtime.errors import InvalidParameter
-from minivllm_runtime.sampling.grammar_masks import GrammarState, allowed_words
+from minivllm_runtime.sampling.grammar_masks import Grammar, GrammarState, allowed_words
+from minivllm_runtime.sampling.utf8_masks import Utf8Masks
 from minivllm_runtime.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -17,6 +18,11 @@ _MOST_WHITESPACE = 20
 """Characters between two JSON tokens: enough for deep indentation, and a model that loops over spaces gets on."""
 _THREADS_PER_GRAMMAR = 2
 _CACHE_BYTES = 64 * 2**20
+
+
+class _Backend(NamedTuple):
+    compiler: xgrammar.GrammarCompiler
+    utf8: Utf8Masks
 
 
 class GrammarCompiler:
@@ -34,17 +40,17 @@ class GrammarCompiler:
         self._num_ids = num_ids
         self._lock = threading.Lock()  # held for moments only: the engine asks between two steps
         self._backend_lock = threading.Lock()
-        self._backend: xgrammar.GrammarCompiler | None = None
-        self._compiled: OrderedDict[str, xgrammar.CompiledGrammar] = OrderedDict()
+        self._backend: _Backend | None = None
+        self._compiled: OrderedDict[str, Grammar] = OrderedDict()
 
-    def get(self, json_schema: str) -> xgrammar.CompiledGrammar | None:
+    def get(self, json_schema: str) -> Grammar | None:
         """The grammar of a schema that was compiled lately."""
         with self._lock:
             if json_schema in self._compiled:
                 self._compiled.move_to_end(json_schema)
             return self._compiled.get(json_schema)
 
-    def compile(self, json_schema: str) -> xgrammar.CompiledGrammar:
+    def compile(self, json_schema: str) -> Grammar:
         """The grammar of the JSON texts that a schema allows.
 
         Takes from a millisecond to several seconds: see `MAX_STRING_COST`.
@@ -57,30 +63,33 @@ class GrammarCompiler:
         if known is not None:
             return known
         try:
-            compiled = self._get_backend().compile_json_schema(
-                json_schema, max_whitespace_cnt=_MOST_WHITESPACE
-            )
+            grammar = self._compile(json_schema)
         except RuntimeError as error:  # the library's only kind; its first line names a source file
             reason = str(error).strip().split(": ", 1)[-1]
             raise InvalidParameter("json_schema", f"json_schema cannot be followed: {reason}") from error
-        if not allowed_words([GrammarState(compiled)], self._num_ids).any():
+        if not allowed_words([GrammarState(grammar)], self._num_ids).any():
             raise InvalidParameter("json_schema", "json_schema cannot be followed: nothing satisfies it")
         with self._lock:
-            self._compiled[json_schema] = compiled
+            self._compiled[json_schema] = grammar
             while len(self._compiled) > 1 and self._cached_bytes() > _CACHE_BYTES:
                 self._compiled.popitem(last=False)
-        return compiled
+        return grammar
+
+    def _compile(self, json_schema: str) -> Grammar:
+        compiler, utf8 = self._get_backend()
+        compiled = compiler.compile_json_schema(json_schema, max_whitespace_cnt=_MOST_WHITESPACE)
+        return Grammar(compiled, utf8, has_patterns='"pattern' in json_schema)
 
     def _cached_bytes(self) -> int:
-        return sum(grammar.memory_size_bytes for grammar in self._compiled.values())
+        return sum(grammar.compiled.memory_size_bytes for grammar in self._compiled.values())
 
-    def _get_backend(self) -> xgrammar.GrammarCompiler:
+    def _get_backend(self) -> _Backend:
         with self._backend_lock:
             if self._backend is None:
                 self._backend = self._make_backend()
             return self._backend
 
-    def _make_backend(self) -> xgrammar.GrammarCompiler:
+    def _make_backend(self) -> _Backend:
         try:
             import xgrammar
         except ImportError as error:
@@ -97,7 +106,8 @@ class GrammarCompiler:
         info = xgrammar.TokenizerInfo(
             vocabulary, xgrammar.VocabType.RAW, vocab_size=self._num_ids, stop_token_ids=stop_ids
         )
-        return xgrammar.GrammarCompiler(info, max_threads=_THREADS_PER_GRAMMAR, cache_enabled=False)
+        compiler = xgrammar.GrammarCompiler(info, max_threads=_THREADS_PER_GRAMMAR, cache_enabled=False)
+        return _Backend(compiler, Utf8Masks(vocabulary))
 
     def _bytes_in_json(self, token_id: int) -> bytes:
         """The bytes of a token that JSON may hold; a token without bytes is never allowed.

@@ -5,15 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from minivllm_runtime.engine.grammar_compiler import GrammarCompiler
 from minivllm_runtime.errors import InvalidParameter
 from minivllm_runtime.messages import AddRequests
-from minivllm_runtime.sampling.grammar_masks import GrammarState
-
-if TYPE_CHECKING:
-    import xgrammar
+from minivllm_runtime.sampling.grammar_masks import Grammar, GrammarState
 
 _THREADS = 2
 
@@ -38,13 +35,13 @@ class _Held(NamedTuple):
     """A batch that waits. It keeps its grammars itself: the compiler keeps the last ones of all only."""
 
     command: AddRequests
-    grammars: Mapping[str, Future[xgrammar.CompiledGrammar]]
+    grammars: Mapping[str, Future[Grammar]]
 
     @property
     def is_ready(self) -> bool:
         return all(grammar.done() for grammar in self.grammars.values())
 
-    def grammar(self, json_schema: str) -> xgrammar.CompiledGrammar:
+    def grammar(self, json_schema: str) -> Grammar:
         return self.grammars[json_schema].result()
 
 
@@ -106,7 +103,7 @@ class PendingGrammars:
         wait(unfinished, timeout_s, FIRST_COMPLETED)
 
 
-def _ready(command: AddRequests, grammar_of: Callable[[str], xgrammar.CompiledGrammar]) -> ReadyBatch:
+def _ready(command: AddRequests, grammar_of: Callable[[str], Grammar]) -> ReadyBatch:
     """Start the grammar of each request; whatever goes wrong concerns this batch alone."""
     try:
         states = tuple(

@@ -4,19 +4,35 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
 from minivllm_runtime.errors import InvalidParameter, RequestFailed
+from minivllm_runtime.sampling.utf8_masks import BETWEEN_CHARACTERS, BITS_PER_WORD, Utf8Masks, words_of
 
 if TYPE_CHECKING:
     import xgrammar
 
-_BITS_PER_WORD = 32
+_AFTER_SURROGATE_LEAD = [bytes([byte]) for byte in range(0x80, 0xA0)]
+"""What makes a character of a surrogate's first byte, all but its last byte."""
 
 _log = logging.getLogger(__name__)
+
+
+class Grammar(NamedTuple):
+    """What an output must follow.
+
+    Attributes:
+        compiled: Its characters; it may let in bytes that are none.
+        utf8: Its bytes.
+        has_patterns: Whether it may have classes of surrogates alone.
+    """
+
+    compiled: xgrammar.CompiledGrammar
+    utf8: Utf8Masks
+    has_patterns: bool
 
 
 class GrammarState:
@@ -26,10 +42,13 @@ class GrammarState:
         error: What went wrong with it, InvalidParameter if the schema is to blame; its request must end then, alone.
     """
 
-    def __init__(self, grammar: xgrammar.CompiledGrammar) -> None:
+    def __init__(self, grammar: Grammar) -> None:
         import xgrammar
 
-        self._matcher = xgrammar.GrammarMatcher(grammar)
+        self._matcher = xgrammar.GrammarMatcher(grammar.compiled)
+        self._utf8 = grammar.utf8
+        self._surrogate_leads = grammar.utf8.surrogate_leads if grammar.has_patterns else []
+        self._awaited = BETWEEN_CHARACTERS
         self.error: InvalidParameter | RequestFailed | None = None
 
     def fill(self, words: Tensor, row: int) -> None:
@@ -37,12 +56,17 @@ class GrammarState:
 
         A part of a schema that nothing satisfies allows none, which shows only once the output has come to it.
         """
+        allowed = words[row]
         try:
             self._matcher.fill_next_token_bitmask(words, row)
+            allowed &= self._utf8.words(self._awaited)
+            dead_ends = [each for each in self._surrogate_leads if self._leads_to_surrogates_alone(each)]
         except Exception as error:  # whatever it is, other requests are not concerned
             self._fail(f"{type(error).__name__}: {error}")
             return
-        if not words[row].any():
+        if dead_ends:
+            allowed &= ~words_of(dead_ends, len(allowed) * BITS_PER_WORD)
+        if not allowed.any():
             self.error = InvalidParameter(
                 "json_schema",
                 "json_schema cannot be followed: nothing satisfies it where the output has come to",
@@ -52,13 +76,24 @@ class GrammarState:
         """Take the id that was sampled."""
         if self.error is not None:
             return
+        awaited = self._utf8.after(self._awaited, token_id)
         try:
-            is_accepted = self._matcher.accept_token(token_id)
+            is_accepted = awaited is not None and self._matcher.accept_token(token_id)
         except Exception as error:
             self._fail(f"{type(error).__name__}: {error}")
+            return
+        if awaited is None or not is_accepted:
+            self._fail(f"the sampled id {token_id} does not follow it")
         else:
-            if not is_accepted:
-                self._fail(f"the sampled id {token_id} does not follow it")
+            self._awaited = awaited
+
+    def _leads_to_surrogates_alone(self, token_id: int) -> bool:
+        """Whether the grammar allows an id and then no bytes but those of surrogates, which no text has."""
+        if not self._matcher.accept_token(token_id):
+            return False
+        has_character = any(map(self._matcher.accept_string, _AFTER_SURROGATE_LEAD))
+        self._matcher.rollback(1 + has_character)
+        return not has_character
 
     def _fail(self, message: str) -> None:
         _log.error("a grammar failed: %s", message)
@@ -67,7 +102,7 @@ class GrammarState:
 
 def allowed_words(states: Sequence[GrammarState], num_ids: int) -> Tensor:
     """The ids that each state allows next: [G, ceil(num_ids / 32)] int32, bit i of word w is id 32w + i."""
-    words = torch.full((len(states), -(-num_ids // _BITS_PER_WORD)), -1, dtype=torch.int32)
+    words = torch.full((len(states), -(-num_ids // BITS_PER_WORD)), -1, dtype=torch.int32)
     for row, state in enumerate(states):
         state.fill(words, row)
     return words
@@ -81,6 +116,6 @@ def forbid_others(logits: Tensor, rows: Tensor, words: Tensor) -> None:
         rows: [G] int64, the rows of `logits` that have a grammar.
         words: As `allowed_words` returns them, on the device of `logits`.
     """
-    bits = torch.arange(_BITS_PER_WORD, device=words.device, dtype=torch.int32)
+    bits = torch.arange(BITS_PER_WORD, device=words.device, dtype=torch.int32)
     allowed = ((words[:, :, None] >> bits) & 1).flatten(1)[:, : logits.shape[1]]
     logits[rows] = logits[rows].masked_fill(allowed == 0, float("-inf"))
