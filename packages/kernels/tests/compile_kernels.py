@@ -14,14 +14,17 @@ from triton.runtime.jit import JITFunction
 
 from minivllm_kernels.decode_inputs import decode_inputs
 from minivllm_kernels.gemv import gemv
-from minivllm_kernels.greedy_sample import greedy_sample
+from minivllm_kernels.head_norms import HeadNorms
 from minivllm_kernels.paged_decode_attention import paged_decode_attention, rotate_cache_and_attend
 from minivllm_kernels.paged_prefill_attention import paged_prefill_attention
 from minivllm_kernels.reshape_and_cache import reshape_and_cache
-from minivllm_kernels.rms_norm import add_rms_norm, rms_norm, rms_norm_heads
+from minivllm_kernels.rms_norm import add_rms_norm, rms_norm
 from minivllm_kernels.rotary_embedding import rotary_embedding
 from minivllm_kernels.rotate_and_cache import rotate_and_cache
+from minivllm_kernels.sample import sample
+from minivllm_kernels.sampling_table import SamplingTable
 from minivllm_kernels.silu_and_mul import silu_and_mul
+from minivllm_kernels.small_batch_linear import small_batch_linear
 
 
 class AbsentGPU:
@@ -70,24 +73,29 @@ def launch_all(dtype: torch.dtype) -> None:
     cos_sin_cache = torch.zeros(64, head_dim)
 
     attended = (*caches, block_tables)
-    rotate_cache_and_attend(heads, cos_sin_cache, *attended, context_lens, 1.0)
     paged_decode_attention(query, *attended, context_lens, 1.0)
     for max_query_len in (1, 300):
         paged_prefill_attention(query, *attended, query_start_loc, context_lens, 1.0, max_query_len)
-    rotate_and_cache(heads, numbers, cos_sin_cache, numbers, *caches)
+    for norms in (None, HeadNorms(cos_sin_cache[0], cos_sin_cache[1], 1e-6)):
+        rotate_cache_and_attend(heads, cos_sin_cache, *attended, context_lens, 1.0, norms)
+        rotate_and_cache(heads, numbers, cos_sin_cache, numbers, *caches, norms)
     rotary_embedding(query, key, numbers, cos_sin_cache)
     reshape_and_cache(key, value, *caches, numbers)
 
     hidden, weight = torch.zeros(num_tokens, hidden_size, dtype=dtype), torch.ones(hidden_size, dtype=dtype)
     rms_norm(hidden, weight, 1e-5)
     add_rms_norm(hidden, hidden.clone(), weight, 1e-5)
-    rms_norm_heads(query, weight[:head_dim], 1e-5)
     silu_and_mul(hidden)
     for bias in (None, hidden[0]):
         gemv(hidden[:1], hidden.new_zeros(hidden_size, hidden_size), bias)
 
     token_ids = torch.zeros(9, 512, dtype=torch.int64)
-    greedy_sample(hidden.new_zeros(num_tokens, 32_000), token_ids, numbers, numbers)
+    if driver.active.get_current_target().arch >= 80:
+        small_batch_linear(hidden, hidden.new_zeros(hidden_size, hidden_size), hidden[0])
+
+    table = SamplingTable(torch.zeros(9, 3), torch.zeros(9, 4, dtype=torch.int64))
+    for logits in (hidden.new_zeros(num_tokens, 32_000), torch.zeros(num_tokens, 32_000)):
+        sample(logits, token_ids, numbers, numbers, table)
     decode_inputs(numbers, numbers, token_ids, torch.zeros(9, 64, dtype=torch.int32), 16)
 
 

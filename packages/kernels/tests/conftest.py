@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import pytest
 import torch
 
+from minivllm_kernels.head_norms import HeadNorms
+
 if not torch.cuda.is_available():
     if "triton" in sys.modules and os.environ.get("TRITON_INTERPRET") != "1":
         raise pytest.UsageError(
@@ -127,6 +129,19 @@ def device() -> torch.device:
 @pytest.fixture(scope="session")
 def paged_batch() -> Callable[..., PagedBatch]:
     return build_paged_batch
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "normalized"])
+def head_norms(request: pytest.FixtureRequest, device: torch.device) -> Callable[..., HeadNorms | None]:
+    """Norms of queries and keys of a head size with random weights of a dtype, or none."""
+
+    def build(head_dim: int, dtype: torch.dtype) -> HeadNorms | None:
+        if not request.param:
+            return None
+        query, key = (1 + torch.randn((2, head_dim), device=device) / 4).to(dtype).float()
+        return HeadNorms(query, key, 1e-3)
+
+    return build
 
 
 @pytest.fixture(scope="session")

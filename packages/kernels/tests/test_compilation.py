@@ -26,7 +26,8 @@ def test_every_kernel_compiles_and_fits(capability, max_shared_bytes):
     printed = subprocess.run(program, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
     compiled = [json.loads(line) for line in printed.splitlines()]
     sources = Path(minivllm_kernels.__file__).parent.glob("*.py")
-    assert {name for name, _ in compiled} == {
-        name for path in sources for name in KERNEL.findall(path.read_text())
-    }
+    expected = {name for path in sources for name in KERNEL.findall(path.read_text())}
+    if capability == "75":
+        expected -= {"_small_batch_kernel"}
+    assert {name for name, _ in compiled} == expected
     assert max(shared_bytes for _, shared_bytes in compiled) <= max_shared_bytes

@@ -9,7 +9,7 @@ import minivllm_kernels
 import minivllm_kernels.reference
 
 MORE_OPS = {
-    "rms_norm": ("add_rms_norm", "rms_norm_heads"),
+    "rms_norm": ("add_rms_norm",),
     "paged_decode_attention": ("rotate_cache_and_attend",),
 }
 """Ops in the module of another one."""

@@ -4,7 +4,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from minivllm_kernels.errors import InvalidTensor
-from minivllm_kernels.paged_prefill_attention import paged_prefill_attention
+from minivllm_kernels.paged_prefill_attention import locate_tiles, paged_prefill_attention
 from minivllm_kernels.reference import paged_prefill_attention as reference
 
 CHUNK_STARTS = [0, 15, 16, 17, 40, 0, 3]
@@ -25,6 +25,24 @@ def prefill_args(batch):
         batch.scale,
         batch.max_query_len,
     )
+
+
+def test_layers_may_share_located_tiles(device, paged_batch, poisoned):
+    batch = paged_batch(device, CONTEXT_LENGTHS, CHUNK_LENGTHS, heads=(8, 4), head_dim=16)
+    num_tokens, num_heads, _ = batch.query.shape
+    with poisoned():
+        tiles = locate_tiles(
+            batch.query_start_loc, batch.key_cache, num_heads, num_tokens, batch.max_query_len
+        )
+        output = paged_prefill_attention(*prefill_args(batch), tiles)
+    assert sorted(set(tiles.tolist())) == [-1, *range(len(CHUNK_LENGTHS))]
+    assert torch.equal(output, paged_prefill_attention(*prefill_args(batch)))
+
+
+def test_refuses_tiles_of_another_batch(device, paged_batch):
+    batch = paged_batch(device, [9], heads=(2, 2))
+    with pytest.raises(InvalidTensor, match=r"tiles has shape \(5,\), expected"):
+        paged_prefill_attention(*prefill_args(batch), torch.zeros(5, dtype=torch.int32, device=device))
 
 
 @pytest.mark.parametrize(("head_dim", "num_heads", "num_kv_heads"), HEAD_SHAPES)

@@ -3,7 +3,7 @@ import torch
 
 from minivllm_kernels.errors import InvalidTensor
 from minivllm_kernels.reference import rms_norm as reference
-from minivllm_kernels.rms_norm import add_rms_norm, rms_norm, rms_norm_heads
+from minivllm_kernels.rms_norm import add_rms_norm, rms_norm
 
 # Half precision is rounded twice, and Triton's interpreter rounds to bfloat16 by cutting off.
 TOLERANCES = [(torch.float32, 1e-6), (torch.float16, 2**-9), (torch.bfloat16, 2**-6)]
@@ -32,20 +32,6 @@ def test_add_rms_norm_equals_the_twin(device, poisoned, shape, dtype, tolerance)
     # The sum is rounded, too.
     torch.testing.assert_close((normed, residual), (expected, twin_residual), atol=1e-6, rtol=2 * tolerance)
     assert torch.equal(x, before)
-
-
-@pytest.mark.parametrize(("num_heads", "head_dim"), [(1, 1), (3, 80), (16, 128)])
-@pytest.mark.parametrize(("dtype", "tolerance"), TOLERANCES)
-def test_rms_norm_heads_equals_the_twin_and_leaves_other_heads_alone(
-    device, num_heads, head_dim, dtype, tolerance
-):
-    fused = torch.randn((4, num_heads + 3, head_dim), device=device).to(dtype)
-    weight = torch.randn(head_dim, device=device).to(dtype)
-    expected = fused.clone()
-    rms_norm_heads(fused[:, 1 : 1 + num_heads], weight, 1e-6)
-    reference.rms_norm_heads(expected[:, 1 : 1 + num_heads], weight, 1e-6)
-    torch.testing.assert_close(fused, expected, atol=1e-6, rtol=tolerance)
-    assert torch.equal(fused[:, 0], expected[:, 0])
 
 
 def test_eps_keeps_a_row_of_zeros_at_zero(device):

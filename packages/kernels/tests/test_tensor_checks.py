@@ -2,10 +2,12 @@ import pytest
 import torch
 
 from minivllm_kernels.errors import InvalidTensor, KernelError
+from minivllm_kernels.head_norms import HeadNorms
 from minivllm_kernels.tensor_checks import (
     require_dense_rows,
     require_dtype,
     require_gate_up,
+    require_head_norms,
     require_kv_cache,
     require_ndim,
     require_paged_attention,
@@ -57,6 +59,13 @@ TABLE = meta(9, 64)
         (require_rotary, (QUERY, QUERY.half(), POSITIONS, TABLE), "key has dtype"),
         (require_rotary, (QUERY, QUERY, POSITIONS.int(), TABLE), "positions has dtype"),
         (require_rotary, (QUERY, QUERY, POSITIONS, TABLE.half()), "cos_sin_cache has dtype"),
+        (
+            require_head_norms,
+            (HeadNorms(TABLE[0, :32], TABLE[0], 1e-6), 64),
+            r"norms\.query has shape \(32,\)",
+        ),
+        (require_head_norms, (HeadNorms(TABLE[0], TABLE[0].half(), 1e-6), 64), r"norms\.key has dtype"),
+        (require_head_norms, (HeadNorms(TABLE[0], meta(64, 2)[:, 0], 1e-6), 64), r"norms\.key has stride 2"),
         (require_gate_up, (meta(2, 5),), "x has rows of 5 elements, expected an even number"),
     ],
 )
@@ -72,6 +81,8 @@ def test_a_misfit_is_named(check, arguments, message):
     [
         (require_paged_attention, (QUERY, CACHE, CACHE, TABLES, LENGTHS)),
         (require_rotary, (QUERY, meta(3, 1, 64), POSITIONS, TABLE)),
+        (require_head_norms, (HeadNorms(TABLE[0], TABLE[1], 1e-6), 64)),
+        (require_head_norms, (None, 64)),
         (require_gate_up, (meta(2, 6),)),
     ],
 )

@@ -217,7 +217,7 @@ class World:
 
     def assert_idle(self):
         assert not self.live
-        assert not self.scheduler.has_requests
+        assert self.scheduler.num_requests == 0
         assert self.scheduler.num_in_flight == 0
         assert self.kv.stats().in_use == 0
         assert self.kv.num_allocatable == self.kv.num_blocks

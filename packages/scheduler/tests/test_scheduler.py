@@ -223,7 +223,7 @@ class TestAdd:
             world.add_all([fits, too_large])
         with pytest.raises(DuplicateRequest, match="'fits'"):
             world.add_all([fits, fits])
-        assert not world.scheduler.has_requests
+        assert world.scheduler.num_requests == 0
 
     def test_a_full_queue_names_its_limit(self, make_world):
         world = make_world(8, max_num_seqs=1, max_num_waiting=3)

@@ -180,7 +180,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     def holds(self):
         if self.world is not None:
             self.world.scheduler.check_invariants()
-            assert self.world.scheduler.has_requests == bool(self.world.live)
+            assert self.world.scheduler.num_requests == len(self.world.live)
             assert not (self.reserves_all and self.world.num_preemptions)
 
     def teardown(self):
@@ -230,7 +230,7 @@ class ByHandMachine(SchedulerMachine):
         if output is not None:
             world.executor.launch(output)
         elif world.scheduler.num_in_flight == 0:
-            assert not world.scheduler.has_requests
+            assert world.scheduler.num_requests == 0
         assert world.scheduler.num_in_flight <= 2
 
     @precondition(lambda self: self.world is not None and self.world.scheduler.num_in_flight)

@@ -6,14 +6,14 @@ launches a kernel:
     from minivllm_kernels.rms_norm import rms_norm              # the Triton op
     from minivllm_kernels.reference.rms_norm import rms_norm    # its twin: any device, no Triton
 
-`errors` holds what the ops raise.
+`errors` holds what the ops raise, `head_norms` what those that rotate take for models that normalize heads.
 """
 
 __all__ = [
     "decode_inputs",
     "errors",
     "gemv",
-    "greedy_sample",
+    "head_norms",
     "paged_decode_attention",
     "paged_prefill_attention",
     "reference",
@@ -21,5 +21,8 @@ __all__ = [
     "rms_norm",
     "rotary_embedding",
     "rotate_and_cache",
+    "sample",
+    "sampling_table",
     "silu_and_mul",
+    "small_batch_linear",
 ]

@@ -85,8 +85,10 @@ def attend_context(
         slots = locate(positions, True, block_table_ptr, strides, BLOCK_SIZE)
         keys = _load_tile(key_cache_ptr, slots, query.shape[1], HEAD_DIM)
         values = _load_tile(value_cache_ptr, slots, query.shape[1], HEAD_DIM)
-        scores = _dot(query, tl.trans(keys), WIDEN_DOT) * scale_log2
-        accumulator, row_max, row_sum = _add_tile(accumulator, row_max, row_sum, scores, values, WIDEN_DOT)
+        scores = _dot(query, tl.trans(keys), WIDEN_DOT)
+        accumulator, row_max, row_sum = _add_tile(
+            accumulator, row_max, row_sum, scores, scale_log2, values, WIDEN_DOT
+        )
     dims = tl.arange(0, query.shape[1])
     for first in range(whole_end, end, TILE_KV):
         positions = first + tl.arange(0, TILE_KV)
@@ -98,8 +100,10 @@ def attend_context(
         keys = tl.load(key_cache_ptr + offsets, mask=mask, other=0.0)
         values = tl.load(value_cache_ptr + offsets, mask=mask, other=0.0)
         visible = (positions[None, :] <= query_positions[:, None]) & inside[None, :]
-        scores = tl.where(visible, _dot(query, tl.trans(keys), WIDEN_DOT) * scale_log2, float("-inf"))
-        accumulator, row_max, row_sum = _add_tile(accumulator, row_max, row_sum, scores, values, WIDEN_DOT)
+        scores = tl.where(visible, _dot(query, tl.trans(keys), WIDEN_DOT), float("-inf"))
+        accumulator, row_max, row_sum = _add_tile(
+            accumulator, row_max, row_sum, scores, scale_log2, values, WIDEN_DOT
+        )
     divisor = tl.where(row_sum > 0, row_sum, 1.0)
     return accumulator / divisor[:, None], row_max + tl.log2(divisor)
 
@@ -124,10 +128,11 @@ def _load_tile(cache_ptr, slots, TILE_DIM: tl.constexpr, HEAD_DIM: tl.constexpr)
 
 
 @triton.jit
-def _add_tile(accumulator, row_max, row_sum, scores, values, WIDEN_DOT: tl.constexpr):
+def _add_tile(accumulator, row_max, row_sum, scores, scale_log2, values, WIDEN_DOT: tl.constexpr):
     """One step of the online softmax; each row's first tile has a finite score."""
-    new_max = tl.maximum(row_max, tl.max(scores, axis=1))
-    weights = tl.exp2(scores - new_max[:, None])
+    new_max = tl.maximum(row_max, tl.max(scores, axis=1) * scale_log2)
+    # Multiplied here, where it takes no instruction of its own: scaling and subtracting are one.
+    weights = tl.exp2(scores * scale_log2 - new_max[:, None])
     decay = tl.exp2(row_max - new_max)
     row_sum = row_sum * decay + tl.sum(weights, axis=1)
     accumulator = accumulator * decay[:, None] + _dot(weights.to(values.dtype), values, WIDEN_DOT)

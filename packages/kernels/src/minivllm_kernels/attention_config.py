@@ -35,7 +35,7 @@ def prefill_config(head_dim: int, element_bytes: int, group_size: int, max_query
     if max_query_len * group_rows <= MIN_DOT_SIZE:
         return decode_config(head_dim, element_bytes, group_size)._replace(tile_rows=MIN_DOT_SIZE)
     tile_kv = _kv_tile(head_dim, element_bytes, 16 * 1024)
-    return AttentionConfig(max(64, group_rows), tile_kv, num_warps=4, num_stages=3)
+    return AttentionConfig(max(64, group_rows), tile_kv, num_warps=4, num_stages=2)
 
 
 def head_tile_size(head_dim: int) -> int:

@@ -15,7 +15,14 @@ import triton.language as tl
 from minivllm_kernels.attend_context import attend_context, cache_at, launch_constants, locate
 from minivllm_kernels.attention_config import decode_config
 from minivllm_kernels.early_launch import early_launch, let_next_start, wait_for_inputs
-from minivllm_kernels.tensor_checks import require_cos_sin, require_paged_attention, require_shape
+from minivllm_kernels.head_norms import HeadNorms, query_and_key_norm
+from minivllm_kernels.rms_norm import scale_row
+from minivllm_kernels.tensor_checks import (
+    require_cos_sin,
+    require_head_norms,
+    require_paged_attention,
+    require_shape,
+)
 
 # Programs that fill the largest GPUs twice over.
 _TARGET_PROGRAMS = 256
@@ -52,7 +59,8 @@ def paged_decode_attention(
     """
     require_paged_attention(query, key_cache, value_cache, block_tables, context_lens)
     require_shape("context_lens", context_lens, (query.shape[0],))
-    return _attend(query, query.shape[1], None, (key_cache, value_cache), block_tables, context_lens, scale)
+    caches = (key_cache, value_cache)
+    return _attend(query, query.shape[1], None, None, caches, block_tables, context_lens, scale)
 
 
 def rotate_cache_and_attend(
@@ -63,11 +71,13 @@ def rotate_cache_and_attend(
     block_tables: torch.Tensor,
     context_lens: torch.Tensor,
     scale: float,
+    norms: HeadNorms | None = None,
 ) -> torch.Tensor:
     """All between the q/k/v projection and the output projection of a decode step, in one pass.
 
-    The newest token of each of B requests is at position `context_len - 1`. Its query and key are rotated to it
-    (as by `rotary_embedding`), its key and value are written to the cache, and its query attends to the context.
+    The newest token of each of B requests is at position `context_len - 1`. Its query and key are normalized (as by
+    `rms_norm`) and rotated to it (as by `rotary_embedding`), its key and value are written to the cache, and its query
+    attends to the context.
 
     Args:
         heads: `[B, Hq + 2 * Hkv, D]`, query, key and value heads side by side; not changed.
@@ -77,6 +87,7 @@ def rotate_cache_and_attend(
         block_tables: `[B, M]` int32; entries past `ceil(context_len / block_size)` are never read.
         context_lens: `[B]` int32, tokens of the context, the newest included; 0 marks padding: zeros.
         scale: factor on the scores, usually `D ** -0.5`.
+        norms: of the query and key heads; None leaves them as they are.
 
     Returns:
         `[B, Hq, D]`, contiguous, in the dtype of `heads`; the softmax is computed in float32.
@@ -88,14 +99,16 @@ def rotate_cache_and_attend(
     require_paged_attention(heads[:, :num_heads], key_cache, value_cache, block_tables, context_lens)
     require_shape("context_lens", context_lens, (heads.shape[0],))
     require_cos_sin(cos_sin_cache, heads.shape[2])
+    require_head_norms(norms, heads.shape[2])
     caches = (key_cache, value_cache)
-    return _attend(heads, num_heads, cos_sin_cache, caches, block_tables, context_lens, scale)
+    return _attend(heads, num_heads, cos_sin_cache, norms, caches, block_tables, context_lens, scale)
 
 
 def _attend(
     heads: torch.Tensor,
     num_heads: int,
     cos_sin_cache: torch.Tensor | None,
+    norms: HeadNorms | None,
     caches: tuple[torch.Tensor, torch.Tensor],
     block_tables: torch.Tensor,
     context_lens: torch.Tensor,
@@ -118,6 +131,7 @@ def _attend(
         log_sum_exp,
         heads,
         cos_sin_cache,
+        *query_and_key_norm(norms),
         *caches,
         block_tables,
         context_lens,
@@ -158,6 +172,8 @@ def _attend_split_kernel(
     log_sum_exp_ptr,
     heads_ptr,
     cos_sin_ptr,
+    query_norm,
+    key_norm,
     key_cache_ptr,
     value_cache_ptr,
     block_tables_ptr,
@@ -186,8 +202,7 @@ def _attend_split_kernel(
     begin = split * split_len
     end = tl.minimum(begin + split_len, context_len)
 
-    rows = tl.arange(0, TILE_ROWS)
-    dims = tl.arange(0, TILE_DIM)
+    rows, dims = tl.arange(0, TILE_ROWS), tl.arange(0, TILE_DIM)
     mask = (rows < GROUP_SIZE)[:, None] & (dims < HEAD_DIM)[None, :]
     heads_ptr += request * heads_strides[0]
     cache = cache_at(
@@ -198,18 +213,17 @@ def _attend_split_kernel(
         query = tl.load(query_ptr + dims[None, :], mask=mask, other=0.0)
     else:
         angle_ptr = cos_sin_ptr + tl.maximum(context_len - 1, 0).to(tl.int64) * HEAD_DIM
-        query = _load_rotated(query_ptr, dims[None, :], angle_ptr, mask, HEAD_DIM)
+        query = _load_rotated(query_ptr, dims[None, :], query_norm, angle_ptr, mask, HEAD_DIM)
         if (begin < context_len) & (end == context_len):
-            _write_newest(
-                heads_ptr, heads_strides[1], context_len, cache, angle_ptr, GROUP_SIZE, BLOCK_SIZE, HEAD_DIM
-            )
+            key_ptr = heads_ptr + (tl.num_programs(1) * GROUP_SIZE + kv_head) * heads_strides[1]
+            value_ptr = key_ptr + tl.num_programs(1) * heads_strides[1]
+            _write_newest(key_ptr, value_ptr, key_norm, angle_ptr, context_len, cache, BLOCK_SIZE, HEAD_DIM)
     positions = tl.full((TILE_ROWS,), context_len - 1, tl.int32)
     partial, log_sum_exp = attend_context(
         query, positions, begin, end, end, cache, scale_log2, BLOCK_SIZE, HEAD_DIM, TILE_KV, WIDEN_DOT
     )
     # An empty split is written too: it merges with weight 0.
-    heads = (request * tl.num_programs(1) + kv_head) * GROUP_SIZE + rows
-    targets = heads * num_splits + split
+    targets = ((request * tl.num_programs(1) + kv_head) * GROUP_SIZE + rows) * num_splits + split
     partial_offsets = targets[:, None] * HEAD_DIM + dims[None, :]
     tl.store(partial_ptr + partial_offsets, partial.to(partial_ptr.dtype.element_ty), mask=mask)
     tl.store(log_sum_exp_ptr + targets, log_sum_exp, mask=rows < GROUP_SIZE)
@@ -217,12 +231,12 @@ def _attend_split_kernel(
 
 @triton.jit
 def _write_newest(
-    heads_ptr,
-    stride_head,
+    key_ptr,
+    value_ptr,
+    key_norm,
+    angle_ptr,
     context_len,
     cache,
-    angle_ptr,
-    GROUP_SIZE: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
     HEAD_DIM: tl.constexpr,
 ):
@@ -231,17 +245,19 @@ def _write_newest(
     slot = locate(context_len - 1, True, block_table_ptr, strides, BLOCK_SIZE)
     dims = tl.arange(0, triton.next_power_of_2(HEAD_DIM))
     mask = dims < HEAD_DIM
-    num_kv_heads = tl.num_programs(1)
-    key_ptr = heads_ptr + (num_kv_heads * GROUP_SIZE + tl.program_id(1)) * stride_head
-    value = tl.load(key_ptr + num_kv_heads * stride_head + dims, mask=mask)
-    tl.store(key_cache_ptr + slot + dims, _load_rotated(key_ptr, dims, angle_ptr, mask, HEAD_DIM), mask=mask)
+    value = tl.load(value_ptr + dims, mask=mask)
+    key = _load_rotated(key_ptr, dims, key_norm, angle_ptr, mask, HEAD_DIM)
+    tl.store(key_cache_ptr + slot + dims, key, mask=mask)
     tl.store(value_cache_ptr + slot + dims, value, mask=mask)
     tl.debug_barrier()
 
 
 @triton.jit
-def _load_rotated(head_ptr, dims, angle_ptr, mask, HEAD_DIM: tl.constexpr):
-    """Heads rotated by the angles of one position: (x1, x2) becomes (x1 cos - x2 sin, x2 cos + x1 sin)."""
+def _load_rotated(head_ptr, dims, norm, angle_ptr, mask, HEAD_DIM: tl.constexpr):
+    """Heads, normalized if there is a norm, rotated by the angles of one position.
+
+    That is, (x1, x2) becomes (x1 cos - x2 sin, x2 cos + x1 sin).
+    """
     half: tl.constexpr = HEAD_DIM // 2
     is_first = dims < half
     angles = angle_ptr + tl.where(is_first, dims, dims - half)
@@ -249,7 +265,15 @@ def _load_rotated(head_ptr, dims, angle_ptr, mask, HEAD_DIM: tl.constexpr):
     cos = tl.load(angles, mask=inside, other=0.0)
     sin = tl.load(angles + half, mask=inside, other=0.0)
     x = tl.load(head_ptr + dims, mask=mask, other=0.0)
-    partner = tl.load(head_ptr + tl.where(is_first, dims + half, dims - half), mask=mask, other=0.0)
+    partners = tl.where(is_first, dims + half, dims - half)
+    partner = tl.load(head_ptr + partners, mask=mask, other=0.0)
+    if norm is not None:
+        weight_ptr, eps = norm
+        wide = x.to(tl.float32)
+        mean_square = tl.sum(wide * wide, axis=len(x.shape) - 1, keep_dims=True) / HEAD_DIM
+        inverse_rms = tl.rsqrt(mean_square + eps)
+        x = scale_row(x, inverse_rms, tl.load(weight_ptr + dims, mask=inside, other=0.0))
+        partner = scale_row(partner, inverse_rms, tl.load(weight_ptr + partners, mask=inside, other=0.0))
     signed_sin = tl.where(is_first, -sin, sin)
     return (x.to(tl.float32) * cos + partner.to(tl.float32) * signed_sin).to(x.dtype)
 

@@ -3,7 +3,8 @@
 
 FlashAttention-2 (Dao, 2023) over tiles of queries, with the query heads of one KV head packed into the rows
 of a tile. The tiles of all requests form one list whose length follows from shapes alone: request b starts at
-tile `query_start_loc[b] // TILE_Q + b`, which leaves each request room for its last, partly filled tile.
+tile `query_start_loc[b] // TILE_Q + b`, which leaves each request room for its last, partly filled tile. Whose tile
+is whose is found out once for all layers of a step; tiles that nobody needs end at once.
 """
 
 import math
@@ -13,9 +14,11 @@ import triton
 import triton.language as tl
 
 from minivllm_kernels.attend_context import attend_context, cache_at, launch_constants
-from minivllm_kernels.attention_config import prefill_config
-from minivllm_kernels.early_launch import let_next_start, wait_for_inputs
-from minivllm_kernels.tensor_checks import require_paged_attention, require_query_start_loc
+from minivllm_kernels.attention_config import AttentionConfig, prefill_config
+from minivllm_kernels.early_launch import early_launch, let_next_start, wait_for_inputs
+from minivllm_kernels.tensor_checks import require_paged_attention, require_query_start_loc, require_shape
+
+_LOCATED_TILES = 64
 
 
 def paged_prefill_attention(
@@ -27,6 +30,7 @@ def paged_prefill_attention(
     context_lens: torch.Tensor,
     scale: float,
     max_query_len: int,
+    tiles: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Attend from the chunks of B requests, packed one after another, to their paged contexts.
 
@@ -42,6 +46,7 @@ def paged_prefill_attention(
         context_lens: `[B]` int32, tokens in the cache, the chunk included; 0 marks padding: zeros.
         scale: factor on the scores, usually `D ** -0.5`.
         max_query_len: at least the longest chunk of the batch; picks the tile size, never the result.
+        tiles: from `locate_tiles` for the same batch, which the layers of a step share; None locates them here.
 
     Returns:
         `[T, Hq, D]`, contiguous, in the dtype of `query`; the softmax is computed in float32.
@@ -52,13 +57,14 @@ def paged_prefill_attention(
     require_paged_attention(query, key_cache, value_cache, block_tables, context_lens)
     num_requests = block_tables.shape[0]
     require_query_start_loc(query_start_loc, num_requests)
-    num_tokens, num_heads, head_dim = query.shape
+    num_tokens, num_heads, _ = query.shape
     num_kv_heads = key_cache.shape[1]
-    group_size = num_heads // num_kv_heads
-    config = prefill_config(head_dim, query.element_size(), group_size, max_query_len)
-    tile_q = max(config.tile_rows // triton.next_power_of_2(group_size), 1)
+    config, tile_q = _tile_shape(key_cache, num_heads, max_query_len)
+    if tiles is None:
+        tiles = locate_tiles(query_start_loc, key_cache, num_heads, num_tokens, max_query_len)
+    require_shape("tiles", tiles, (num_tokens // tile_q + num_requests,))
     output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
-    _attend_chunk_kernel[(num_tokens // tile_q + num_requests, num_kv_heads)](
+    _attend_chunk_kernel[(len(tiles), num_kv_heads)](
         output,
         query,
         key_cache,
@@ -66,18 +72,65 @@ def paged_prefill_attention(
         block_tables,
         query_start_loc,
         context_lens,
-        num_requests,
+        tiles,
         scale * math.log2(math.e),
         query.stride(),
         key_cache.stride(),
         block_tables.stride(0),
         TILE_Q=tile_q,
-        **launch_constants(query, key_cache, group_size, config),
+        **launch_constants(query, key_cache, num_heads // num_kv_heads, config),
     )
     return output
 
 
-@triton.jit(do_not_specialize=["num_requests"])
+def locate_tiles(
+    query_start_loc: torch.Tensor,
+    key_cache: torch.Tensor,
+    num_heads: int,
+    num_tokens: int,
+    max_query_len: int,
+) -> torch.Tensor:
+    """Find the request of each tile of queries; for the `tiles` of `paged_prefill_attention`.
+
+    Args:
+        query_start_loc: `[B + 1]` int32, from 0 up to T: the first row of each request, then the end.
+        key_cache: `[num_blocks, Hkv, block_size, D]`, of any layer.
+        num_heads: Hq.
+        num_tokens: T.
+        max_query_len: at least the longest chunk of the batch.
+
+    Returns:
+        int32, -1 for tiles that nobody needs.
+
+    Raises:
+        InvalidTensor: `query_start_loc` has another dtype or shape.
+    """
+    require_query_start_loc(query_start_loc, len(query_start_loc) - 1)
+    num_requests = len(query_start_loc) - 1
+    _, tile_q = _tile_shape(key_cache, num_heads, max_query_len)
+    num_tiles = num_tokens // tile_q + num_requests
+    tiles = torch.empty(num_tiles, dtype=torch.int32, device=query_start_loc.device)
+    _locate_tiles_kernel[(triton.cdiv(num_tiles, _LOCATED_TILES),)](
+        tiles,
+        query_start_loc,
+        num_tiles,
+        num_requests,
+        TILE_Q=tile_q,
+        LOCATED_TILES=_LOCATED_TILES,
+        **early_launch(tiles.device),
+    )
+    return tiles
+
+
+def _tile_shape(key_cache: torch.Tensor, num_heads: int, max_query_len: int) -> tuple[AttentionConfig, int]:
+    """The shape of a program, and how many tokens it has."""
+    _, num_kv_heads, _, head_dim = key_cache.shape
+    group_size = num_heads // num_kv_heads
+    config = prefill_config(head_dim, key_cache.element_size(), group_size, max_query_len)
+    return config, max(config.tile_rows // triton.next_power_of_2(group_size), 1)
+
+
+@triton.jit
 def _attend_chunk_kernel(
     output_ptr,
     query_ptr,
@@ -86,7 +139,7 @@ def _attend_chunk_kernel(
     block_tables_ptr,
     query_start_loc_ptr,
     context_lens_ptr,
-    num_requests,
+    tiles_ptr,
     scale_log2,
     query_strides,
     cache_strides,
@@ -106,12 +159,13 @@ def _attend_chunk_kernel(
     let_next_start(EARLY)
     wait_for_inputs(EARLY)
     kv_head = tl.program_id(1)
-    request, query_start, query_len, first_token = _locate_tile(
-        query_start_loc_ptr, num_requests, tile, TILE_Q
-    )
-    if first_token >= query_len:
+    request = tl.load(tiles_ptr + tile)
+    if request < 0:
         return
 
+    query_start = tl.load(query_start_loc_ptr + request)
+    query_len = tl.load(query_start_loc_ptr + request + 1) - query_start
+    first_token = (tile - query_start // TILE_Q - request) * TILE_Q
     rows_per_token: tl.constexpr = triton.next_power_of_2(GROUP_SIZE)
     rows = tl.arange(0, TILE_Q * rows_per_token)
     dims = tl.arange(0, TILE_DIM)
@@ -139,20 +193,29 @@ def _attend_chunk_kernel(
     tl.store(output_ptr + output_offsets, output.to(output_ptr.dtype.element_ty), mask=mask)
 
 
-@triton.jit
-def _locate_tile(query_start_loc_ptr, num_requests, tile, TILE_Q: tl.constexpr):
-    """Find the request that owns `tile`: the last one whose first tile is not after it.
-
-    Returns the request, the first row and the length of its chunk, and the tile's first token in the chunk,
-    which is past the end where the request needs fewer tiles than it has room for.
-    """
-    num_begun = 0
-    for first in range(0, num_requests, 128):
-        requests = first + tl.arange(0, 128)
+@triton.jit(do_not_specialize=["num_tiles", "num_requests"])
+def _locate_tiles_kernel(
+    tiles_ptr,
+    query_start_loc_ptr,
+    num_tiles,
+    num_requests,
+    TILE_Q: tl.constexpr,
+    LOCATED_TILES: tl.constexpr,
+    EARLY: tl.constexpr,
+):
+    """One program finds the requests that own LOCATED_TILES tiles: the last ones whose first tile is not after them."""
+    tiles = tl.program_id(0) * LOCATED_TILES + tl.arange(0, LOCATED_TILES)
+    let_next_start(EARLY)
+    wait_for_inputs(EARLY)
+    num_begun = tl.zeros((LOCATED_TILES,), tl.int32)
+    for first in range(0, num_requests, 64):
+        requests = first + tl.arange(0, 64)
         starts = tl.load(query_start_loc_ptr + requests, mask=requests < num_requests, other=0)
-        begun = (requests < num_requests) & (starts // TILE_Q + requests <= tile)
-        num_begun += tl.sum(begun.to(tl.int32), axis=0)
+        first_tiles = tl.where(requests < num_requests, starts // TILE_Q + requests, num_tiles)
+        num_begun += tl.sum((first_tiles[None, :] <= tiles[:, None]).to(tl.int32), axis=1)
     request = num_begun - 1
-    query_start = tl.load(query_start_loc_ptr + request)
-    query_len = tl.load(query_start_loc_ptr + request + 1) - query_start
-    return request, query_start, query_len, (tile - query_start // TILE_Q - request) * TILE_Q
+    is_tile = tiles < num_tiles
+    start = tl.load(query_start_loc_ptr + request, mask=is_tile, other=0)
+    end = tl.load(query_start_loc_ptr + request + 1, mask=is_tile, other=0)
+    first_token = (tiles - start // TILE_Q - request) * TILE_Q
+    tl.store(tiles_ptr + tiles, tl.where(first_token < end - start, request, -1), mask=is_tile)

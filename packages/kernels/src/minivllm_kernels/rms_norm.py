@@ -81,34 +81,6 @@ def add_rms_norm(x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, 
     return normed
 
 
-def rms_norm_heads(heads: torch.Tensor, weight: torch.Tensor, eps: float) -> None:
-    """Normalize each head of each token in place, as Qwen3 does with queries and keys.
-
-    Args:
-        heads: `[T, H, D]`, heads side by side; may be a view of a fused projection.
-        weight: `[D]`, dtype of `heads`.
-        eps: added to the mean square.
-
-    Raises:
-        InvalidTensor: The shapes, dtypes or layouts do not fit each other.
-    """
-    require_ndim("heads", heads, 3)
-    require_dense_rows("heads", heads)
-    num_tokens, num_heads, head_dim = heads.shape
-    require_shape("weight", weight, (head_dim,))
-    require_dtype("weight", weight, heads.dtype)
-    _rms_norm_heads_kernel[(num_tokens,)](
-        heads,
-        weight,
-        heads.stride(),
-        eps,
-        NUM_HEADS=num_heads,
-        HEAD_DIM=head_dim,
-        num_warps=_num_warps(num_heads * head_dim),
-        **early_launch(heads.device),
-    )
-
-
 def _as_rows(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """View `x` as `[N, H]` with contiguous rows, copying only where no such view exists."""
     require_shape("weight", weight, (x.shape[-1],))
@@ -172,35 +144,15 @@ def _add_rms_norm_kernel(
 
 
 @triton.jit
-def _rms_norm_heads_kernel(
-    heads_ptr,
-    weight_ptr,
-    heads_strides,
-    eps,
-    NUM_HEADS: tl.constexpr,
-    HEAD_DIM: tl.constexpr,
-    EARLY: tl.constexpr,
-):
-    """One program normalizes the heads of one token."""
-    token = tl.program_id(0).to(tl.int64)
-    heads = tl.arange(0, triton.next_power_of_2(NUM_HEADS))
-    dims = tl.arange(0, triton.next_power_of_2(HEAD_DIM))
-    mask = (heads < NUM_HEADS)[:, None] & (dims < HEAD_DIM)[None, :]
-    let_next_start(EARLY)
-    weight = tl.load(weight_ptr + dims, mask=dims < HEAD_DIM, other=0.0)
-    wait_for_inputs(EARLY)
-    pointers = heads_ptr + token * heads_strides[0] + heads[:, None] * heads_strides[1] + dims[None, :]
-    x = tl.load(pointers, mask=mask, other=0.0)
-    wide = x.to(tl.float32)
-    mean_square = tl.sum(wide * wide, axis=1) / HEAD_DIM
-    normed = (wide * tl.rsqrt(mean_square + eps)[:, None]).to(x.dtype)
-    tl.store(pointers, (normed.to(tl.float32) * weight.to(tl.float32)[None, :]).to(x.dtype), mask=mask)
-
-
-@triton.jit
 def _normalize(x, weight, eps, HIDDEN_SIZE: tl.constexpr):
     """Normalize one row, zero past its end, in float32; round; then scale by `weight`."""
     wide = x.to(tl.float32)
     mean_square = tl.sum(wide * wide, axis=0) / HIDDEN_SIZE
-    normed = (wide * tl.rsqrt(mean_square + eps)).to(x.dtype)
-    return (normed.to(tl.float32) * weight.to(tl.float32)).to(x.dtype)
+    return scale_row(x, tl.rsqrt(mean_square + eps), weight)
+
+
+@triton.jit
+def scale_row(x, inverse_rms, weight):
+    """Normalize in float32; round; then scale by `weight`, in the dtype of `x`."""
+    normed = (x.to(tl.float32) * inverse_rms).to(x.dtype)
+    return (normed.to(tl.float32) * weight.to(x.dtype).to(tl.float32)).to(x.dtype)

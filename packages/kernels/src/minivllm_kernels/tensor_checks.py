@@ -3,6 +3,11 @@
 import torch
 
 from minivllm_kernels.errors import InvalidTensor
+from minivllm_kernels.head_norms import HeadNorms
+from minivllm_kernels.sampling_table import SamplingTable
+
+MAX_SMALL_BATCH = 8
+"""Rows that `small_batch_linear` takes: the width of an `mma`. For 16 cuBLAS is faster, as every program reads x."""
 
 
 def require_shape(name: str, tensor: torch.Tensor, expected: tuple[int, ...]) -> None:
@@ -90,6 +95,15 @@ def require_cos_sin(cos_sin_cache: torch.Tensor, head_dim: int) -> None:
     require_dense_rows("cos_sin_cache", cos_sin_cache)
 
 
+def require_head_norms(norms: HeadNorms | None, head_dim: int) -> None:
+    """Raise `InvalidTensor` unless the weights of `norms` are `[head_dim]` float32, contiguous."""
+    if norms is not None:
+        for name, weight in (("norms.query", norms.query), ("norms.key", norms.key)):
+            require_shape(name, weight, (head_dim,))
+            require_dtype(name, weight, torch.float32)
+            require_dense_rows(name, weight)
+
+
 def require_gate_up(x: torch.Tensor) -> None:
     """Raise `InvalidTensor` unless `x` is `[T, 2I]`."""
     require_ndim("x", x, 2)
@@ -138,6 +152,15 @@ def require_linear(
         require_dtype("bias", bias, x.dtype)
 
 
+def require_small_batch(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
+    """Raise `InvalidTensor` unless `x` has at most `MAX_SMALL_BATCH` rows of half precision, and the rest fits it."""
+    require_linear(x, weight, bias)
+    require_dtype("x", x, torch.float16, torch.bfloat16)
+    require_dense_rows("x", x)
+    if x.shape[0] > MAX_SMALL_BATCH:
+        raise InvalidTensor(f"x has {x.shape[0]} rows, expected at most {MAX_SMALL_BATCH}")
+
+
 def require_request_tables(
     slots: torch.Tensor, positions: torch.Tensor, token_ids: torch.Tensor, block_tables: torch.Tensor
 ) -> None:
@@ -149,14 +172,25 @@ def require_request_tables(
         raise InvalidTensor(f"block_tables has strides {block_tables.stride()}, expected it contiguous")
 
 
-def require_greedy_sample(
-    logits: torch.Tensor, token_ids: torch.Tensor, slots: torch.Tensor, positions: torch.Tensor
+def require_sample(
+    logits: torch.Tensor,
+    token_ids: torch.Tensor,
+    slots: torch.Tensor,
+    positions: torch.Tensor,
+    table: SamplingTable,
 ) -> None:
-    """Raise `InvalidTensor` unless there is a slot and a position for each row of the logits."""
+    """Raise `InvalidTensor` unless each row of the logits has a slot and a position, and each slot its parameters."""
     require_ndim("logits", logits, 2)
+    require_dtype("logits", logits, torch.float32, torch.float16, torch.bfloat16)
     require_dense_rows("logits", logits)
     require_shape("slots", slots, (logits.shape[0],))
     _require_places(slots, positions, token_ids)
+    parameters = (("floats", table.floats, 3, torch.float32), ("integers", table.integers, 4, torch.int64))
+    for name, tensor, width, dtype in parameters:
+        require_shape(f"table.{name}", tensor, (token_ids.shape[0], width))
+        require_dtype(f"table.{name}", tensor, dtype)
+        if not tensor.is_contiguous():
+            raise InvalidTensor(f"table.{name} has strides {tensor.stride()}, expected it contiguous")
 
 
 def _require_places(slots: torch.Tensor, positions: torch.Tensor, token_ids: torch.Tensor) -> None:

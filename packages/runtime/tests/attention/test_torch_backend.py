@@ -84,10 +84,10 @@ def rotary_of(layout, head_dim):
     return RotaryTables(torch.tensor(positions), torch.cat((angles.cos(), angles.sin()), dim=-1))
 
 
-def attend(pool, layout, heads):
+def attend(pool, layout, heads, norms=None):
     num_heads = heads.shape[1] - 2 * pool.shape[2]
     planned = TorchAttentionBackend([pool], num_heads, 0.25).plan(layout)
-    return planned.attend(0, heads.clone(), rotary_of(layout, heads.shape[2]))
+    return planned.attend(0, heads.clone(), rotary_of(layout, heads.shape[2]), norms)
 
 
 @given(

@@ -10,15 +10,17 @@ import torch
 
 PROGRAM = """
 import torch
+from minivllm_kernels.head_norms import HeadNorms
 from runtime_tests.attention.test_torch_backend import attend, random_step, rotary_of
 from minivllm_runtime.attention.triton_backend import TritonAttentionBackend
 
 for rows in ([(20, 1), (33, 1), (0, 1)], [(20, 1), (0, 17), (15, 5)]):
-    pool, layout, heads = random_step(rows)
-    reference = attend(pool, layout, heads)
-    step = TritonAttentionBackend([pool], heads.shape[1] - 2 * pool.shape[2], 0.25).plan(layout)
-    actual = step.attend(0, heads, rotary_of(layout, heads.shape[2]))
-    torch.testing.assert_close(actual, reference, rtol=1e-4, atol=1e-5)
+    for norms in (None, HeadNorms(*(1 + torch.rand(2, 16)), eps=1e-2)):
+        pool, layout, heads = random_step(rows)
+        reference = attend(pool.clone(), layout, heads, norms)
+        step = TritonAttentionBackend([pool], heads.shape[1] - 2 * pool.shape[2], 0.25).plan(layout)
+        actual = step.attend(0, heads, rotary_of(layout, heads.shape[2]), norms)
+        torch.testing.assert_close(actual, reference, rtol=1e-4, atol=1e-5)
 print("agree")
 """
 

@@ -41,11 +41,3 @@ def test_adding_norm_keeps_the_sum(ops, dtype):
     assert torch.equal(residual, total)
     expected = exact(total, norm.weight, 1e-5)
     torch.testing.assert_close(actual.double(), expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
-
-
-@pytest.mark.parametrize(("ops", "dtype"), EVERY_OPS)
-def test_heads_are_normalized_one_by_one(ops, dtype):
-    norm = packed_norm(16, ops)
-    x = torch.randn(5, 4, 16).to(dtype)[:, :3]
-    expected = exact(x, norm.weight, 1e-5)
-    torch.testing.assert_close(norm(x).double(), expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])

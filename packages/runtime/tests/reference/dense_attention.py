@@ -3,6 +3,8 @@
 from torch import Tensor
 from torch.nn import functional
 
+from minivllm_kernels.head_norms import HeadNorms
+from minivllm_runtime.attention.head_norms import normalize_heads
 from minivllm_runtime.attention.rotary import RotaryTables, Rotation
 
 
@@ -12,8 +14,12 @@ class DenseAttention:
     def __init__(self, num_heads: int) -> None:
         self.num_heads = num_heads
 
-    def attend(self, layer_index: int, heads: Tensor, rotary: RotaryTables) -> Tensor:
+    def attend(
+        self, layer_index: int, heads: Tensor, rotary: RotaryTables, norms: HeadNorms | None = None
+    ) -> Tensor:
         num_rotated = (self.num_heads + len(heads[0])) // 2
+        if norms is not None:
+            normalize_heads(heads, len(heads[0]) - num_rotated, norms)
         Rotation.of(rotary, heads.dtype).apply(heads[:, :num_rotated])
         query, key, value = heads.transpose(0, 1).tensor_split((self.num_heads, num_rotated))
         group_size = len(query) // len(key)

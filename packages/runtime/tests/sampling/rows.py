@@ -18,12 +18,19 @@ def request(**changes: object) -> EngineRequest:
 
 
 def batch_of(
+    requests: Sequence[EngineRequest], outputs: Sequence[Sequence[int]], vocab_size: int
+) -> SamplingBatch:
+    """The batch of a step in which every request samples the id behind its output so far."""
+    return step_of(requests, outputs, vocab_size, CPU)[0]
+
+
+def step_of(
     requests: Sequence[EngineRequest],
     outputs: Sequence[Sequence[int]],
     vocab_size: int,
-    device: torch.device = CPU,
-) -> SamplingBatch:
-    """The batch of a step in which every request samples the id behind its output so far."""
+    device: torch.device,
+) -> tuple[SamplingBatch, RequestStates]:
+    """The same, and the states of its requests, whose slots are in the order of the requests."""
     named = [
         EngineRequest(**{name: getattr(each, name) for name in each.__slots__} | {"request_id": str(index)})
         for index, each in enumerate(requests)
@@ -32,6 +39,7 @@ def batch_of(
     states = RequestStates(len(named), max(map(len, ids)) + 1, 4, device)
     for each, known in zip(named, ids, strict=True):
         states.admit(each.request_id, known, len(each.prompt_token_ids), [0])
-        states.token_ids[states.slot(each.request_id), : len(known)] = torch.tensor(known, device=device)
+        states.set_sampling(each)
+    states.flush()
     rows = [RequestSampling.prepare(each, vocab_size, device) for each in named]
-    return SamplingBatch.build(rows, [len(known) for known in ids], states, vocab_size)
+    return SamplingBatch.build(rows, [len(known) for known in ids], states, vocab_size), states

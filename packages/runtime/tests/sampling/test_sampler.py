@@ -1,6 +1,7 @@
 """The sampler against the definition of each step, one row and one token at a time, and against `transformers`."""
 
 import math
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -15,11 +16,12 @@ from transformers import (
     TopPLogitsWarper,
 )
 
+from minivllm_kernels.reference import sample as twin
 from minivllm_runtime.sampling.philox import uniforms
-from minivllm_runtime.sampling.sampler import sample
+from minivllm_runtime.sampling.sampler import adjust, sample
 
 from ..reference.sync_debug import waiting_is_an_error
-from .rows import batch_of, request
+from .rows import batch_of, request, step_of
 
 
 def draw(logits, requests, outputs=None):
@@ -229,14 +231,33 @@ def test_rows_of_not_a_number_stay_inside_the_vocabulary_and_alone():
     assert all(0 <= token_id < 4 for token_id in drawn)
 
 
+def drawn_from_states(op, logits, requests, outputs):
+    """Ids that an op of the kernels draws of adjusted logits by what the request states say."""
+    device = logits.device
+    batch, states = step_of(requests, outputs, logits.shape[-1], device)
+    lens = [len(row.prompt_token_ids) + len(output) for row, output in zip(requests, outputs, strict=True)]
+    slots, places = torch.arange(len(lens), device=device), torch.tensor(lens, device=device)
+    with waiting_is_an_error() if device.type == "cuda" else nullcontext():
+        drawn = op(adjust(logits, batch), states.token_ids, slots, places, states.sampling)
+    known = states.token_ids[slots, places]
+    assert torch.equal(drawn, known)
+    return drawn.tolist()
+
+
+@given(st.lists(st.tuples(logit_rows, rows, outputs), min_size=1, max_size=5))
+def test_the_kernels_twin_draws_the_same(rows):
+    logits, requests, generated = (list(column) for column in zip(*rows, strict=True))
+    drawn = drawn_from_states(twin.sample, torch.tensor(logits), requests, generated)
+    assert drawn == draw(logits, requests, generated)
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @given(st.lists(st.tuples(logit_rows, rows, outputs), min_size=1, max_size=5))
 def test_a_cuda_device_draws_the_same_and_is_never_waited_for(rows):
+    from minivllm_kernels.sample import sample as draw_on_cuda
+
     logits, requests, generated = (list(column) for column in zip(*rows, strict=True))
-    device = torch.device("cuda")
-    on_device = torch.tensor(logits, device=device)
-    batch = batch_of(requests, generated, VOCAB_SIZE, device)
-    with waiting_is_an_error():
-        drawn = sample(on_device, batch)
-    assert drawn.tolist() == draw(logits, requests, generated)
+    on_device = torch.tensor(logits, device="cuda")
+    drawn = drawn_from_states(draw_on_cuda, on_device, requests, generated)
+    assert drawn == draw(logits, requests, generated)

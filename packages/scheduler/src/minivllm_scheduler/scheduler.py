@@ -87,9 +87,9 @@ class Scheduler:
         return len(self._in_flight)
 
     @property
-    def has_requests(self) -> bool:
-        """Whether any request has not ended. A step may still be in flight when none is left."""
-        return bool(self._requests)
+    def num_requests(self) -> int:
+        """Requests that have not ended. A step may still be in flight when none is left."""
+        return len(self._requests)
 
     def add(self, requests: Sequence[Request], now: float) -> None:
         """Accepts all the requests, or raises and accepts none.

@@ -48,7 +48,7 @@ class StepLoop:
     @property
     def has_work(self) -> bool:
         """Whether `step` has anything to do: a request to serve, or a step whose result was not taken in."""
-        return self._scheduler.has_requests or self._scheduler.num_in_flight > 0
+        return self._scheduler.num_requests > 0 or self._scheduler.num_in_flight > 0
 
     def step(self, now: float) -> tuple[RequestUpdate, ...]:
         """Runs one pass.

@@ -8,12 +8,13 @@ to be fast.
 __all__ = [
     "decode_inputs",
     "gemv",
-    "greedy_sample",
     "paged_decode_attention",
     "paged_prefill_attention",
     "reshape_and_cache",
     "rms_norm",
     "rotary_embedding",
     "rotate_and_cache",
+    "sample",
     "silu_and_mul",
+    "small_batch_linear",
 ]

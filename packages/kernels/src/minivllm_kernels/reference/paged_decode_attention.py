@@ -2,6 +2,7 @@
 
 import torch
 
+from minivllm_kernels.head_norms import HeadNorms
 from minivllm_kernels.reference.paged_prefill_attention import paged_prefill_attention
 from minivllm_kernels.reference.rotate_and_cache import rotate_and_cache
 from minivllm_kernels.tensor_checks import require_paged_attention, require_shape
@@ -48,11 +49,12 @@ def rotate_cache_and_attend(
     block_tables: torch.Tensor,
     context_lens: torch.Tensor,
     scale: float,
+    norms: HeadNorms | None = None,
 ) -> torch.Tensor:
     """All between the q/k/v projection and the output projection of a decode step.
 
-    The newest token of each of B requests is at position `context_len - 1`. Its query and key are rotated to it, its
-    key and value are written to the cache, and its query attends to the context.
+    The newest token of each of B requests is at position `context_len - 1`. Its query and key are normalized and
+    rotated to it, its key and value are written to the cache, and its query attends to the context.
 
     Args:
         heads: `[B, Hq + 2 * Hkv, D]`, query, key and value heads side by side; not changed.
@@ -62,6 +64,7 @@ def rotate_cache_and_attend(
         block_tables: `[B, M]` int32; entries past `ceil(context_len / block_size)` are never read.
         context_lens: `[B]` int32, tokens of the context, the newest included; 0 marks padding: zeros.
         scale: factor on the scores, usually `D ** -0.5`.
+        norms: of the query and key heads; None leaves them as they are.
 
     Returns:
         `[B, Hq, D]` in the dtype of `heads`; the softmax is computed in float32.
@@ -76,6 +79,6 @@ def rotate_cache_and_attend(
     block_ids = block_tables[real].gather(1, (positions // block_size)[:, None]).squeeze(1).long()
     slots = block_ids * block_size + positions % block_size
     rotated = heads[real]
-    rotate_and_cache(rotated, positions, cos_sin_cache, slots, key_cache, value_cache)
+    rotate_and_cache(rotated, positions, cos_sin_cache, slots, key_cache, value_cache, norms)
     query = heads[:, :num_heads].index_copy(0, real, rotated[:, :num_heads])
     return paged_decode_attention(query, key_cache, value_cache, block_tables, context_lens, scale)

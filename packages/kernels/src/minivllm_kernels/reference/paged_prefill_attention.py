@@ -14,6 +14,7 @@ def paged_prefill_attention(
     context_lens: torch.Tensor,
     scale: float,
     max_query_len: int,  # noqa: ARG001 - sizes the launch of the Triton op
+    tiles: torch.Tensor | None = None,  # noqa: ARG001 - for the launch, too
 ) -> torch.Tensor:
     """Attend from the chunks of B requests, packed one after another, to their paged contexts.
 
@@ -29,6 +30,7 @@ def paged_prefill_attention(
         context_lens: `[B]` int32, tokens in the cache, the chunk included; 0 marks padding: zeros.
         scale: factor on the scores, usually `D ** -0.5`.
         max_query_len: the longest chunk of the batch.
+        tiles: not read.
 
     Returns:
         `[T, Hq, D]` in the dtype of `query`; the softmax is computed in float32.

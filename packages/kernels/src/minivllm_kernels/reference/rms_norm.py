@@ -48,18 +48,3 @@ def add_rms_norm(x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, 
     require_shape("residual", residual, tuple(x.shape))
     require_dtype("residual", residual, x.dtype)
     return rms_norm(residual.add_(x), weight, eps)
-
-
-def rms_norm_heads(heads: torch.Tensor, weight: torch.Tensor, eps: float) -> None:
-    """Normalize each head of each token in place, as Qwen3 does with queries and keys.
-
-    Args:
-        heads: `[T, H, D]`.
-        weight: `[D]`, dtype of `heads`.
-        eps: added to the mean square.
-
-    Raises:
-        InvalidTensor: `weight` does not fit `heads`.
-    """
-    require_ndim("heads", heads, 3)
-    heads.copy_(rms_norm(heads, weight, eps))

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from minivllm_kernels.cpu.ops import CpuOps
+from minivllm_kernels.head_norms import HeadNorms
+from minivllm_runtime.attention.head_norms import normalize_heads
 from minivllm_runtime.attention.rotary import RotaryTables
 from minivllm_runtime.attention.step_attention import BatchLayout
 
@@ -41,10 +43,17 @@ class NativeStepAttention:
         self._scale = scale
         self._layout = layout
 
-    def attend(self, layer_index: int, heads: Tensor, rotary: RotaryTables) -> Tensor:
-        """Rotate, write K and V to the cache, then attend where the blocks lie."""
+    def attend(
+        self, layer_index: int, heads: Tensor, rotary: RotaryTables, norms: HeadNorms | None = None
+    ) -> Tensor:
+        """Normalize, rotate, write K and V to the cache, then attend where the blocks lie."""
         layout, pool = self._layout, self._pools[layer_index]
+        if norms is not None:
+            normalize_heads(heads, pool.shape[2], norms, self._rms_norm)
         self._kernels.rotate_and_cache(heads, rotary.positions, rotary.cos_sin, layout.slot_mapping, pool)
         return self._kernels.paged_attention(
             heads, pool, layout.block_tables, layout.query_start_loc, layout.context_lens_device, self._scale
         )
+
+    def _rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        return self._kernels.rms_norm(x.reshape(-1, x.shape[-1]), weight, eps).view(x.shape)

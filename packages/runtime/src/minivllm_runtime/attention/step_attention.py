@@ -6,6 +6,7 @@ from typing import Protocol
 
 from torch import Tensor
 
+from minivllm_kernels.head_norms import HeadNorms
 from minivllm_runtime.attention.rotary import RotaryTables
 
 
@@ -33,13 +34,16 @@ class BatchLayout:
 class StepAttention(Protocol):
     """Causal attention for the tokens of one step, planned once and used by every layer."""
 
-    def attend(self, layer_index: int, heads: Tensor, rotary: RotaryTables) -> Tensor:
-        """Rotate queries and keys to their positions, write K and V to the layer's cache, then attend.
+    def attend(
+        self, layer_index: int, heads: Tensor, rotary: RotaryTables, norms: HeadNorms | None = None
+    ) -> Tensor:
+        """Normalize queries and keys, rotate them to their positions, write K and V to the layer's cache, then attend.
 
         Args:
             layer_index: Which layer's cache.
             heads: [T, Hq + 2·Hkv, D]: query, key and value heads of each token, side by side; may be overwritten.
             rotary: Of the T tokens.
+            norms: Of the layer's query and key heads; None if its model has none.
 
         Returns:
             [T, Hq, D]

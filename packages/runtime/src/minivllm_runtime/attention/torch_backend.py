@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from minivllm_kernels.head_norms import HeadNorms
+from minivllm_runtime.attention.head_norms import normalize_heads
 from minivllm_runtime.attention.rotary import RotaryTables, Rotation
 from minivllm_runtime.attention.step_attention import BatchLayout
 
@@ -154,8 +156,12 @@ class TorchStepAttention:
         self._groups = groups
         self._rotation: Rotation | None = None
 
-    def attend(self, layer_index: int, heads: Tensor, rotary: RotaryTables) -> Tensor:
-        """Rotate, write the tokens' K and V, then attend with their queries, group by group."""
+    def attend(
+        self, layer_index: int, heads: Tensor, rotary: RotaryTables, norms: HeadNorms | None = None
+    ) -> Tensor:
+        """Normalize, rotate, write the tokens' K and V, then attend with their queries, group by group."""
+        if norms is not None:
+            normalize_heads(heads, self._layers.num_kv_heads, norms)
         if self._rotation is None:
             self._rotation = Rotation.of(rotary, heads.dtype)
         self._rotation.apply(heads[:, : self._layers.num_heads + self._layers.num_kv_heads])

@@ -4,15 +4,16 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from minivllm_kernels.head_norms import HeadNorms
 from minivllm_kernels.paged_decode_attention import rotate_cache_and_attend
-from minivllm_kernels.paged_prefill_attention import paged_prefill_attention
+from minivllm_kernels.paged_prefill_attention import locate_tiles, paged_prefill_attention
 from minivllm_kernels.rotate_and_cache import rotate_and_cache
 from minivllm_runtime.attention.rotary import RotaryTables
 from minivllm_runtime.attention.step_attention import BatchLayout
 
 
 class TritonAttentionBackend:
-    """Hands each step to the paged kernels; there is nothing to plan but which kernel serves it.
+    """Hands each step to the paged kernels.
 
     Args:
         pools: KV cache of each layer, [2, num_blocks + 1, Hkv, block_size, D].
@@ -50,15 +51,21 @@ class TritonStepAttention:
         self._scale = scale
         self._layout = layout
         self._max_query_len = max(layout.query_lens)
+        self._tiles: Tensor | None = None
+        if self._max_query_len > 1:
+            num_tokens = len(layout.slot_mapping)
+            shape = (caches[0][0], num_heads, num_tokens, self._max_query_len)
+            self._tiles = locate_tiles(layout.query_start_loc, *shape)
 
-    def attend(self, layer_index: int, heads: Tensor, rotary: RotaryTables) -> Tensor:
-        """Rotate, write K and V, attend: one pass for rows of one token each, else two."""
+    def attend(
+        self, layer_index: int, heads: Tensor, rotary: RotaryTables, norms: HeadNorms | None = None
+    ) -> Tensor:
+        """Normalize, rotate, write K and V, attend: one pass for rows of one token each, else two."""
         layout, caches = self._layout, self._caches[layer_index]
         if self._max_query_len == 1:
-            return rotate_cache_and_attend(
-                heads, rotary.cos_sin, *caches, layout.block_tables, layout.context_lens_device, self._scale
-            )
-        rotate_and_cache(heads, rotary.positions, rotary.cos_sin, layout.slot_mapping, *caches)
+            attended = (*caches, layout.block_tables, layout.context_lens_device)
+            return rotate_cache_and_attend(heads, rotary.cos_sin, *attended, self._scale, norms)
+        rotate_and_cache(heads, rotary.positions, rotary.cos_sin, layout.slot_mapping, *caches, norms)
         return paged_prefill_attention(
             heads[:, : self._num_heads],
             *caches,
@@ -67,4 +74,5 @@ class TritonStepAttention:
             layout.context_lens_device,
             self._scale,
             self._max_query_len,
+            self._tiles,
         )

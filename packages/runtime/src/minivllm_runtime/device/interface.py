@@ -18,10 +18,6 @@ class Norm(Protocol):
         """Normalize x [..., H]."""
         ...
 
-    def heads(self, x: Tensor) -> None:
-        """Normalize heads x [T, heads, D] in place; they may lie apart."""
-        ...
-
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
         """Add x [T, H] to residual [T, H] in place and return the sum, normalized."""
         ...

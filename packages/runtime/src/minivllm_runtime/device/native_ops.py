@@ -23,10 +23,6 @@ class NativeNorm:
         rows = x.reshape(-1, x.shape[-1])
         return self._kernels.rms_norm(rows, self._weight, self._eps).view(x.shape)
 
-    def heads(self, x: Tensor) -> None:
-        """Normalize heads in place."""
-        x.copy_(self(x))
-
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
         """Add x to residual in place and normalize the sum."""
         return self._kernels.add_rms_norm(x, residual, self._weight, self._eps)

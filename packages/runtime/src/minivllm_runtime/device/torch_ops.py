@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from minivllm_runtime.attention.head_norms import rms_norm
 from minivllm_runtime.attention.torch_backend import TorchAttentionBackend
 from minivllm_runtime.device.interface import Projection
 
@@ -22,12 +23,7 @@ class TorchNorm:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Normalize x [..., H]."""
-        # Widened by hand: mixed dtypes inside one operation take a path that is twenty times slower.
-        return functional.rms_norm(x.float(), self._weight.shape, self._weight, self._eps).to(x.dtype)
-
-    def heads(self, x: Tensor) -> None:
-        """Normalize heads in place."""
-        x.copy_(self(x))
+        return rms_norm(x, self._weight, self._eps)
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
         """Add x to residual in place and normalize the sum."""

@@ -7,8 +7,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from minivllm_kernels.gemv import gemv
-from minivllm_kernels.rms_norm import add_rms_norm, rms_norm, rms_norm_heads
+from minivllm_kernels.rms_norm import add_rms_norm, rms_norm
 from minivllm_kernels.silu_and_mul import silu_and_mul
+from minivllm_kernels.small_batch_linear import runs_small_batches, small_batch_linear
+from minivllm_kernels.tensor_checks import MAX_SMALL_BATCH
 from minivllm_runtime.attention.triton_backend import TritonAttentionBackend
 from minivllm_runtime.device.interface import Projection
 
@@ -23,10 +25,6 @@ class TritonNorm:
     def __call__(self, x: Tensor) -> Tensor:
         """Normalize x [..., H]."""
         return rms_norm(x, self._weight, self._eps)
-
-    def heads(self, x: Tensor) -> None:
-        """Normalize heads in place."""
-        rms_norm_heads(x, self._weight, self._eps)
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
         """Add x to residual in place and normalize the sum."""
@@ -46,10 +44,16 @@ class TritonOps:
         self._dtype = dtype
 
     def linear(self, weight: Tensor, bias: Tensor | None) -> Projection:
-        """A product by cuBLAS; of a single token, where only reading the weight takes time, by a kernel of ours."""
+        """A product by cuBLAS; of a few tokens, where only reading the weight takes time, by a kernel of ours."""
+        largest_small_batch = MAX_SMALL_BATCH if runs_small_batches(weight.device, weight.dtype) else 1
 
         def project(x: Tensor) -> Tensor:
-            return gemv(x, weight, bias) if x.shape[0] == 1 else functional.linear(x, weight, bias)
+            num_tokens = x.shape[0]
+            if num_tokens == 1:
+                return gemv(x, weight, bias)
+            if num_tokens <= largest_small_batch:
+                return small_batch_linear(x, weight, bias)
+            return functional.linear(x, weight, bias)
 
         return project
 

@@ -4,11 +4,14 @@ from collections.abc import Sequence
 
 import torch
 
+from minivllm_kernels.sampling_table import SamplingTable
 from minivllm_runtime.device_state.staging import TableWrites
+from minivllm_runtime.messages import EngineRequest
+from minivllm_runtime.sampling_params import GREEDY_TEMPERATURE
 
 
 class RequestStates:
-    """Token ids and block tables of the running requests.
+    """Token ids, block tables and sampling parameters of the running requests.
 
     A request keeps its slot while it runs, so a step sends only what changed: new blocks from the scheduler,
     and nothing for tokens sampled on the device. Changes reach the tensors at `flush`.
@@ -18,6 +21,7 @@ class RequestStates:
     Attributes:
         token_ids: [max_num_seqs + 1, max_model_len] int64.
         block_tables: [max_num_seqs + 1, max_blocks] int32.
+        sampling: Row by row as above; a slot whose parameters nobody set is greedy.
         padding_slot: Row of no request; `pad_with` says which block it has.
     """
 
@@ -25,9 +29,15 @@ class RequestStates:
         max_blocks = -(-max_model_len // block_size)
         self.token_ids = torch.zeros(max_num_seqs + 1, max_model_len, dtype=torch.int64, device=device)
         self.block_tables = torch.zeros(max_num_seqs + 1, max_blocks, dtype=torch.int32, device=device)
+        self.sampling = SamplingTable(
+            torch.zeros(max_num_seqs + 1, 3, device=device),
+            torch.zeros(max_num_seqs + 1, 4, dtype=torch.int64, device=device),
+        )
         self.padding_slot = max_num_seqs
         self._new_token_ids = TableWrites(self.token_ids)
         self._new_block_ids = TableWrites(self.block_tables)
+        self._new_floats = TableWrites(self.sampling.floats)
+        self._new_integers = TableWrites(self.sampling.integers)
         self._slots: dict[str, int] = {}
         self._num_blocks: dict[str, int] = {}
         self._num_prompt_tokens: dict[str, int] = {}
@@ -44,6 +54,15 @@ class RequestStates:
         self._new_token_ids.add(slot, 0, token_ids)
         self.append_blocks(request_id, block_ids)
 
+    def set_sampling(self, request: EngineRequest) -> None:
+        """Say how an admitted request is sampled where the device draws; see SamplingTable."""
+        slot = self._slots[request.request_id]
+        temperature = 0.0 if request.temperature < GREEDY_TEMPERATURE else request.temperature
+        seed = request.seed - 2**64 if request.seed >= 2**63 else request.seed
+        num_prompt_tokens = self._num_prompt_tokens[request.request_id]
+        self._new_floats.add(slot, 0, (temperature, request.top_p, request.min_p))
+        self._new_integers.add(slot, 0, (request.top_k, seed, request.choice, num_prompt_tokens))
+
     def append_blocks(self, request_id: str, block_ids: Sequence[int]) -> None:
         """Extend the request's block table."""
         start = self._num_blocks[request_id]
@@ -51,14 +70,17 @@ class RequestStates:
         self._num_blocks[request_id] = start + len(block_ids)
 
     def flush(self) -> None:
-        """Send the changes since the last time to the device, in two copies however many requests they are of."""
-        self._new_token_ids.flush()
-        self._new_block_ids.flush()
+        """Send the changes since the last time to the device, in a few copies however many requests they are of."""
+        for writes in self._all_writes():
+            writes.flush()
 
     def discard_changes(self) -> None:
         """Forget the changes since the last time: the requests they are of are over."""
-        self._new_token_ids.discard()
-        self._new_block_ids.discard()
+        for writes in self._all_writes():
+            writes.discard()
+
+    def _all_writes(self) -> tuple[TableWrites, ...]:
+        return self._new_token_ids, self._new_block_ids, self._new_floats, self._new_integers
 
     def pad_with(self, block_id: int) -> None:
         """Let padding rows read and write this block only."""

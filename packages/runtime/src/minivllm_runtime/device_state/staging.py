@@ -40,9 +40,9 @@ class TableWrites:
         self._entries = table.view(-1)
         self._width = table.shape[1]
         self._places: list[int] = []
-        self._values: list[int] = []
+        self._values: list[float] = []
 
-    def add(self, row: int, start: int, values: Sequence[int]) -> None:
+    def add(self, row: int, start: int, values: Sequence[float]) -> None:
         """Write `values` to table[row, start:] at the next flush."""
         place = row * self._width + start
         self._places.extend(range(place, place + len(values)))
@@ -51,8 +51,9 @@ class TableWrites:
     def flush(self) -> None:
         """Send what was added since the last time. No entry may have been added twice."""
         if self._places:
-            sent = upload(host_tensor((self._places, self._values)), self._entries.device)
-            self._entries.scatter_(0, sent[0], sent[1].to(self._entries.dtype))
+            places = upload(host_tensor(self._places), self._entries.device)
+            values = torch.tensor(self._values, dtype=self._entries.dtype)
+            self._entries.scatter_(0, places, upload(values, self._entries.device))
             self.discard()
 
     def discard(self) -> None:

@@ -80,8 +80,7 @@ class EngineCore:
     @property
     def queue_room(self) -> int:
         """Requests that are taken now."""
-        stats = self.stats()
-        return self._max_num_requests - stats.num_running - stats.num_waiting
+        return self._max_num_requests - self._scheduler.num_requests - self._pending_grammars.num_requests
 
     def execute(self, commands: Sequence[Command]) -> tuple[Accepted | Refused, ...]:
         """Carry out commands between two steps.
@@ -161,9 +160,10 @@ class EngineCore:
 
     def _refuse_what_has_no_room(self, command: AddRequests) -> Refused | None:
         """Here and not in the scheduler, which does not know of the requests that wait for a grammar."""
-        num_added, room, num_waiting = len(command.requests), self.queue_room, self.stats().num_waiting
+        num_added, room = len(command.requests), self.queue_room
         if num_added <= room:
             return None
+        num_waiting = self.stats().num_waiting
         message = str(QueueFull(num_waiting, num_added, num_waiting + room))
         return Refused(command.batch_id, message, queue_full=num_added <= self._max_num_requests)
 

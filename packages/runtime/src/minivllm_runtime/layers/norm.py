@@ -24,10 +24,6 @@ class RMSNorm(nn.Module):
         """Normalize x [..., H]."""
         return self._packed()(x)
 
-    def heads(self, x: Tensor) -> None:
-        """Normalize heads x [T, heads, D] in place."""
-        self._packed().heads(x)
-
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
         """Add x [T, H] to residual [T, H] in place and return the sum, normalized."""
         return self._packed().add(x, residual)

@@ -17,7 +17,7 @@ class RequestSampling:
     Attributes:
         request: As it arrived.
         is_greedy: Takes the most probable token.
-        is_plain: The most probable token of the raw logits is all that it wants of every step.
+        is_adjusted: Its logits are changed, of some steps at least, before one is drawn.
         uses_penalties: Repetition, presence or frequency.
         stop_ids: [B] int64 on the device, the ids banned until `min_tokens`; None without a `min_tokens`.
         bias: (ids [B] int64, values [B] float32) on the device; None without a bias.
@@ -25,7 +25,7 @@ class RequestSampling:
 
     request: EngineRequest
     is_greedy: bool
-    is_plain: bool
+    is_adjusted: bool
     uses_penalties: bool
     stop_ids: Tensor | None
     bias: tuple[Tensor, Tensor] | None
@@ -42,10 +42,7 @@ class RequestSampling:
         return cls(
             request=request,
             is_greedy=is_greedy,
-            is_plain=is_greedy
-            and request.logprobs is None
-            and request.json_schema is None
-            and not (uses_penalties or bias or stop_ids),
+            is_adjusted=uses_penalties or bool(bias or stop_ids) or request.json_schema is not None,
             uses_penalties=uses_penalties,
             stop_ids=upload(torch.tensor(stop_ids), device) if stop_ids else None,
             bias=(

@@ -2,7 +2,9 @@
 
 Order: penalties → bias → bans → grammar → temperature → top-k → top-p on what is left → min-p → draw. Tokens tied at a
 threshold are all kept. The drawn token is the first id, in ascending order, at which the cumulative kept probability
-exceeds u times its total. On a CUDA device nothing here waits for it.
+exceeds u times its total.
+
+A CUDA device draws by a kernel of its own, `minivllm_kernels.sample`, which does all from the temperature on.
 """
 
 import torch
@@ -15,8 +17,8 @@ _FIRST_TOP_P_CANDIDATES = 256
 
 
 def sample(logits: Tensor, batch: SamplingBatch) -> Tensor:
-    """Sample one id per row: logits [S, V] of any float dtype -> [S] int64. May overwrite `logits`."""
-    logits = _adjust(logits, batch)
+    """Sample one id per row on a CPU: logits [S, V] of any float dtype -> [S] int64. May overwrite `logits`."""
+    logits = adjust(logits, batch)
     # Also the first of several largest ones, and four times faster than argmax on bfloat16.
     most_probable = logits.max(dim=-1).indices
     if batch.random is None:
@@ -27,8 +29,16 @@ def sample(logits: Tensor, batch: SamplingBatch) -> Tensor:
     return torch.where(batch.random.greedy, most_probable, drawn)
 
 
-def _adjust(logits: Tensor, batch: SamplingBatch) -> Tensor:
-    """Apply what changes the most probable token, for greedy rows too."""
+def adjust(logits: Tensor, batch: SamplingBatch) -> Tensor:
+    """Apply what changes the most probable token, for greedy rows too; on a CUDA device nothing here waits for it.
+
+    Args:
+        logits: [S, V] of any float dtype; may be overwritten.
+        batch: What the rows ask for.
+
+    Returns:
+        [S, V], float32 if something was added to the logits.
+    """
     if batch.penalties is not None or batch.bias is not None:
         logits = logits.float()  # in half precision small penalties would be lost
     if batch.penalties is not None:
@@ -76,11 +86,10 @@ def _top_k_threshold(logits: Tensor, top_k: Tensor, largest_top_k: int) -> Tenso
 def _top_p_threshold(probabilities: Tensor, top_p: Tensor) -> Tensor:
     """[S, 1]: the smallest probability in the smallest set of most probable tokens whose mass reaches top_p.
 
-    A full sort is rarely needed: the candidates are widened until they hold enough mass in every row. On a CUDA device
-    that question would have to wait for the answer, so everything is sorted there.
+    A full sort is rarely needed: the candidates are widened until they hold enough mass in every row.
     """
     vocab_size = probabilities.shape[-1]
-    candidates = vocab_size if probabilities.is_cuda else min(_FIRST_TOP_P_CANDIDATES, vocab_size)
+    candidates = min(_FIRST_TOP_P_CANDIDATES, vocab_size)
     while True:
         largest = probabilities.topk(candidates, dim=-1).values
         mass = largest.cumsum(dim=-1, dtype=torch.float64)

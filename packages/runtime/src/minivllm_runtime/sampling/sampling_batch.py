@@ -45,7 +45,7 @@ class SamplingBatch:
         bias: (rows [B] int64, ids [B] int64, values [B] float32), each pair of row and id once.
         banned: (rows, ids), both [B] int64: pairs that must not be sampled.
         allowed: (rows [G] int64, words [G, ...] int32), the rows with a grammar and what it allows; see grammar_masks.
-        random: None if every row is greedy.
+        random: None if every row is greedy, and on a CUDA device, whose kernel finds the same in the request states.
     """
 
     penalties: Penalties | None = None
@@ -72,11 +72,12 @@ class SamplingBatch:
             vocab_size: Number of ids that may be sampled.
             grammars: Those of the rows that have one, each with the index of its row.
         """
-        if all(row.is_plain for row in rows):
+        device = states.token_ids.device
+        draws_here = device.type == "cpu" and not all(row.is_greedy for row in rows)
+        if not (draws_here or any(row.is_adjusted for row in rows)):
             return cls()
         num_prompt_tokens = [states.num_prompt_tokens(row.request.request_id) for row in rows]
         output_indices = [total - prompt for total, prompt in zip(num_tokens, num_prompt_tokens, strict=True)]
-        device = states.token_ids.device
         penalized = [
             PenalizedRow(index, states.slot(row.request.request_id), prompt, total, row.request)
             for index, (row, prompt, total) in enumerate(
@@ -89,7 +90,7 @@ class SamplingBatch:
             bias=_bias(rows, device),
             banned=_banned(rows, output_indices, device),
             allowed=_allowed(grammars, vocab_size, device) if grammars else None,
-            random=_random_draws(rows, output_indices, vocab_size, device),
+            random=_random_draws(rows, output_indices, vocab_size) if draws_here else None,
         )
 
 
@@ -134,12 +135,10 @@ def _spread(rows: Sequence[int], ids: Sequence[Tensor], device: torch.device) ->
 
 
 def _random_draws(
-    rows: Sequence[RequestSampling], output_indices: Sequence[int], vocab_size: int, device: torch.device
-) -> RandomDraws | None:
+    rows: Sequence[RequestSampling], output_indices: Sequence[int], vocab_size: int
+) -> RandomDraws:
     # A greedy row's own limits must not slow the others down, nor matter to it.
     drawing = [row.request for row in rows if not row.is_greedy]
-    if not drawing:
-        return None
     requests = [row.request for row in rows]
     greedy = [row.is_greedy for row in rows]
     floats = [
@@ -147,16 +146,16 @@ def _random_draws(
         [request.top_p for request in requests],
         [request.min_p for request in requests],
     ]
-    temperature, top_p, min_p = upload(torch.tensor(floats, dtype=torch.float32), device)
+    temperature, top_p, min_p = torch.tensor(floats, dtype=torch.float32)
     limits = [request.top_k for request in drawing if 0 < request.top_k < vocab_size]
     top_k = [min(request.top_k or vocab_size, vocab_size) for request in requests] if limits else []
     draws = uniforms([r.seed for r in requests], [r.choice for r in requests], output_indices)
     return RandomDraws(
-        greedy=upload(torch.tensor(greedy), device),
+        greedy=torch.tensor(greedy),
         temperature=temperature,
-        top_k=upload(torch.tensor(top_k), device) if limits else None,
+        top_k=torch.tensor(top_k) if limits else None,
         largest_top_k=max(limits, default=vocab_size),
         top_p=top_p if any(request.top_p < 1 for request in drawing) else None,
         min_p=min_p if any(request.min_p > 0 for request in drawing) else None,
-        uniform=upload(torch.from_numpy(draws), device),
+        uniform=torch.from_numpy(draws),
     )

@@ -13,7 +13,7 @@ from minivllm_runtime.messages import EngineRequest, TokenLogprobs
 from minivllm_runtime.sampling.grammar_masks import GrammarState
 from minivllm_runtime.sampling.logprobs import logprob_table, read_table
 from minivllm_runtime.sampling.request_sampling import RequestSampling
-from minivllm_runtime.sampling.sampler import sample
+from minivllm_runtime.sampling.sampler import adjust, sample
 from minivllm_runtime.sampling.sampling_batch import SamplingBatch
 from minivllm_scheduler import ScheduledRequest
 
@@ -57,7 +57,7 @@ class StepSampler:
         self._num_ids = num_ids
         self._requests: dict[str, RequestSampling] = {}
         self._grammars: dict[str, GrammarState] = {}
-        self._not_plain: set[str] = set()
+        self._wanting_more: set[str] = set()
 
     def add_request(self, request: EngineRequest, grammar: GrammarState | None = None) -> None:
         """Prepare for a request that may be scheduled from now on; it never runs ahead if it has a grammar."""
@@ -65,13 +65,13 @@ class StepSampler:
             self._grammars[request.request_id] = grammar
         prepared = RequestSampling.prepare(request, self._num_ids, self._states.token_ids.device)
         self._requests[request.request_id] = prepared
-        if not prepared.is_plain:
-            self._not_plain.add(request.request_id)
+        if prepared.is_adjusted or request.logprobs is not None:
+            self._wanting_more.add(request.request_id)
 
     def remove_request(self, request_id: str) -> None:
         """Forget a request that ended."""
         del self._requests[request_id]
-        self._not_plain.discard(request_id)
+        self._wanting_more.discard(request_id)
         self._grammars.pop(request_id, None)
 
     def grammar_errors(self) -> dict[str, InvalidParameter | RequestFailed]:
@@ -82,38 +82,69 @@ class StepSampler:
             if grammar.error is not None
         }
 
-    def is_plain(self, request_ids: Sequence[str]) -> bool:
-        """Whether all that the rows of these requests want is the most probable id, `most_probable`."""
-        return self._not_plain.isdisjoint(request_ids)
+    def is_complete(self, request_ids: Sequence[str]) -> bool:
+        """Whether an id drawn of the raw logits is all that these requests want of a step."""
+        return self._wanting_more.isdisjoint(request_ids)
 
-    def most_probable(self, logits: Tensor) -> Tensor:
-        """The id of the largest of the logits [S, V] in each row, the lowest of equals: [S] int64."""
-        # `max` also gives the first of several, and is four times faster than `argmax` on bfloat16.
-        return logits[:, : self._num_ids].max(dim=-1).indices
-
-    def sample(self, logits: Tensor, rows: Sequence[ScheduledRequest]) -> Sampled:
-        """Sample one id for each of the rows, which all sample.
+    def sample(
+        self, logits: Tensor, rows: Sequence[ScheduledRequest], slots: Tensor, positions: Tensor
+    ) -> Sampled:
+        """Sample one id for each of the rows, which all sample, and write it to the request states.
 
         Args:
             logits: [S, V], all that the model made, of any float dtype; may be overwritten.
             rows: [S] rows.
+            slots: [S] int64, which rows of the states the ids go to.
+            positions: [S] int64, where in these rows.
         """
         requests = [self._requests[row.request_id] for row in rows]
-        if all(request.is_plain for request in requests):
-            return Sampled(self.most_probable(logits))
         grammars = self._grammars_of(rows)
         num_tokens = [row.start + row.num_tokens for row in rows]
         batch = SamplingBatch.build(requests, num_tokens, self._states, self._num_ids, grammars)
         scored = [index for index, each in enumerate(requests) if each.request.logprobs is not None]
         if not scored:
-            return Sampled(sample(logits[:, : self._num_ids], batch), grammars=grammars)
+            return Sampled(self._draw(logits, batch, slots, positions), grammars=grammars)
         places = upload(torch.tensor(scored), logits.device)
         raw_logits = logits[places]  # a copy, before the sampler changes them
-        ids = sample(logits[:, : self._num_ids], batch)
+        ids = self._draw(logits, batch, slots, positions)
         wanting = tuple(requests[index].request for index in scored)
         num_top = max(request.logprobs or 0 for request in wanting)
         table = logprob_table(raw_logits, ids[places], num_top, self._num_ids)
         return Sampled(ids, TokenScores(wanting, HostCopy(table)), grammars)
+
+    def warm_up(self, logits: Tensor) -> None:
+        """Compile what draws ids outside of graphs, of logits as they are and of adjusted ones; CUDA only.
+
+        Args:
+            logits: [1, V], as the model made them.
+        """
+        slots = torch.tensor([self._states.padding_slot], device=logits.device)
+        for each in (logits, logits[:, : self._num_ids].float()):
+            self.draw(each, slots, torch.ones_like(slots))
+
+    def draw(self, logits: Tensor, slots: Tensor, positions: Tensor) -> Tensor:
+        """Draw ids on a CUDA device as the states say, and write them there; a graph may hold it.
+
+        Args:
+            logits: [S, V] of any float dtype.
+            slots: [S] int64.
+            positions: [S] int64 or int32.
+
+        Returns:
+            [S] int64.
+        """
+        # Imported here: a CPU needs no kernels.
+        from minivllm_kernels.sample import sample as draw
+
+        states = self._states
+        return draw(logits[:, : self._num_ids], states.token_ids, slots, positions, states.sampling)
+
+    def _draw(self, logits: Tensor, batch: SamplingBatch, slots: Tensor, positions: Tensor) -> Tensor:
+        if logits.is_cuda:
+            return self.draw(adjust(logits[:, : self._num_ids], batch), slots, positions)
+        ids = sample(logits[:, : self._num_ids], batch)
+        self._states.token_ids[slots, positions] = ids
+        return ids
 
     def _grammars_of(self, rows: Sequence[ScheduledRequest]) -> tuple[tuple[int, GrammarState], ...]:
         if not self._grammars:

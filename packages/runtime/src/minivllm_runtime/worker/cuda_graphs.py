@@ -31,7 +31,7 @@ class GraphOutput(NamedTuple):
 
     Attributes:
         logits: [R, V], of the last token of each row.
-        sampled: [R] int64, the most probable id of each row; of rows that sample it is also in the request states.
+        sampled: [R] int64, an id drawn of each row's logits; of rows that sample it is also in the request states.
     """
 
     logits: Tensor
@@ -74,7 +74,7 @@ class StepGraphs:
     """Captured steps, and which of them a step may use.
 
     Args:
-        step: Runs model and greedy sampler on a batch, and writes the ids to the states.
+        step: Runs the model on a batch, draws ids of its logits, and writes them to the states.
         states: Of the requests.
         block_size: Tokens per KV block.
     """

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from minivllm_runtime.attention.step_attention import AttentionBackend, StepAttention
 from minivllm_runtime.device_state.request_states import RequestStates
-from minivllm_runtime.device_state.staging import HostCopy, upload
+from minivllm_runtime.device_state.staging import HostCopy, host_tensor, upload
 from minivllm_runtime.errors import InvalidParameter, RequestFailed
 from minivllm_runtime.messages import EngineRequest, TokenLogprobs
 from minivllm_runtime.sampling.grammar_masks import GrammarState
@@ -77,7 +77,7 @@ class ModelRunner:
         self._block_size = kv_cache.block_size
         self._requests: dict[str, EngineRequest] = {}
         self._in_flight: deque[_InFlight] = deque()
-        self._graphs = StepGraphs(self._run_greedily, states, self._block_size)
+        self._graphs = StepGraphs(self._run_and_sample, states, self._block_size)
         states.pad_with(kv_cache.padding_block)
 
     @torch.inference_mode()
@@ -87,7 +87,8 @@ class ModelRunner:
         for length in _WARM_UP_PROMPTS:
             num_tokens = min(length, states.token_ids.shape[1])
             probe = RequestStates(1, num_tokens, self._block_size, states.token_ids.device)
-            self._run_probe(probe, num_tokens)
+            logits = self._run_probe(probe, num_tokens)
+        self._sampler.warm_up(logits)
         self._graphs.capture(states.padding_slot, max_num_batched_tokens)
         torch.cuda.synchronize()
 
@@ -179,6 +180,8 @@ class ModelRunner:
             states.admit(
                 admitted.request_id, admitted.token_ids, admitted.num_prompt_tokens, admitted.block_ids
             )
+            if states.token_ids.is_cuda:
+                states.set_sampling(self._requests[admitted.request_id])
             new_blocks.extend(admitted.block_ids[admitted.num_cached_tokens // self._block_size :])
         if any(columns.new_block_ids):
             for request_id, block_ids in zip(columns.request_ids, columns.new_block_ids, strict=True):
@@ -198,37 +201,27 @@ class ModelRunner:
         sampling = [row for row in rows if row.samples]
         if not sampling:
             return Sampled(hidden.new_empty(0, dtype=torch.int64), None)
-        sampled = self._sampler.sample(self._model.compute_logits(hidden), sampling)
-        self._states.token_ids[batch.next_slots, batch.next_positions] = sampled.ids
-        return sampled
+        logits = self._model.compute_logits(hidden)
+        return self._sampler.sample(logits, sampling, batch.next_slots, batch.next_positions)
 
-    def _run_greedily(self, batch: InputBatch) -> GraphOutput:
-        """The part of a step that a graph holds. The most probable ids are right for most requests."""
-        # Imported here: a CPU needs no kernels.
-        from minivllm_kernels.greedy_sample import greedy_sample
-
+    def _run_and_sample(self, batch: InputBatch) -> GraphOutput:
+        """The part of a step that a graph holds. Ids drawn of the raw logits are right for most requests."""
         logits = self._model.compute_logits(self._hidden(batch, batch.sampling_tokens))
-        sampled = greedy_sample(
-            logits[:, : self._num_sampled_ids], self._states.token_ids, batch.next_slots, batch.next_positions
-        )
-        return GraphOutput(logits, sampled)
+        return GraphOutput(logits, self._sampler.draw(logits, batch.next_slots, batch.next_positions))
 
     def _sample_replayed(
         self, rows: Sequence[ScheduledRequest], columns: StepColumns, output: GraphOutput
     ) -> Sampled:
-        """What rows of a replayed graph sample. Where that is not the most probable id, replace it."""
+        """What rows of a replayed graph sample; if any row wants more than a draw of its raw logits, all over again."""
         logits, ids = output
         if not all(columns.samples):
             indices = [index for index, samples in enumerate(columns.samples) if samples]
             chosen = upload(torch.tensor(indices, dtype=torch.int64), ids.device)
             rows = [rows[index] for index in indices]
             logits, ids = logits[chosen], ids[chosen]
-        if self._sampler.is_plain(columns.request_ids):
+        if self._sampler.is_complete(columns.request_ids):
             return Sampled(ids, None)
-        sampled = self._sampler.sample(logits, rows)
-        places = torch.tensor(
-            [[self._states.slot(row.request_id), row.start + row.num_tokens] for row in rows]
-        )
-        slots, positions = upload(places, ids.device).unbind(1)
-        self._states.token_ids[slots, positions] = sampled.ids
-        return sampled
+        row_slots = self._states.slots([row.request_id for row in rows])
+        places = host_tensor((row_slots, [row.start + row.num_tokens for row in rows]))
+        slots, positions = upload(places, ids.device).unbind(0)
+        return self._sampler.sample(logits, rows, slots, positions)
