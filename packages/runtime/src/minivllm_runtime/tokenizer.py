@@ -240,9 +240,10 @@ def _covers_all_bytes(backend: Backend) -> bool:
 
 
 def _byte_level_bytes(token: str) -> bytes:
-    if all(character in UNICODE_TO_BYTE for character in token):
-        return bytes(UNICODE_TO_BYTE[character] for character in token)
-    return token.encode()  # a spelling that no text can lead to, a place holder for instance
+    try:
+        return bytes(map(UNICODE_TO_BYTE.__getitem__, token))
+    except KeyError:  # a spelling that no text can lead to, a place holder for instance
+        return token.encode()
 
 
 def _sentencepiece_bytes(token: str) -> bytes:
