@@ -66,12 +66,14 @@ def attend_context(
     BLOCK_SIZE: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     TILE_KV: tl.constexpr,
+    MASKED_TILE_KV: tl.constexpr,
     WIDEN_DOT: tl.constexpr,
 ):
     """Attend from `query` `[R, D padded]` to positions `begin` to `end`, each row up to its own position.
 
     `cache` is (key cache, value cache, both at the KV head to read; block table; strides of the caches).
-    Every row sees the positions from `begin` up to `all_see`, and at least the first. Returns the output
+    Every row sees the positions from `begin` up to `all_see`, and at least the first. What not all of them see is read
+    in tiles of MASKED_TILE_KV: where there are many query rows, small ones waste less arithmetic. Returns the output
     `[R, D padded]` and the log2 of the sum of exponentials `[R]`, both float32: zeros and -inf where the range
     is empty.
     """
@@ -90,8 +92,8 @@ def attend_context(
             accumulator, row_max, row_sum, scores, scale_log2, values, WIDEN_DOT
         )
     dims = tl.arange(0, query.shape[1])
-    for first in range(whole_end, end, TILE_KV):
-        positions = first + tl.arange(0, TILE_KV)
+    for first in range(whole_end, end, MASKED_TILE_KV):
+        positions = first + tl.arange(0, MASKED_TILE_KV)
         inside = positions < end
         slots = locate(positions, inside, block_table_ptr, strides, BLOCK_SIZE)
         # Unwritten slots may hold NaN. Zeros there are needed in V, too: a weight of 0 times NaN is NaN.

@@ -220,7 +220,18 @@ def _attend_split_kernel(
             _write_newest(key_ptr, value_ptr, key_norm, angle_ptr, context_len, cache, BLOCK_SIZE, HEAD_DIM)
     positions = tl.full((TILE_ROWS,), context_len - 1, tl.int32)
     partial, log_sum_exp = attend_context(
-        query, positions, begin, end, end, cache, scale_log2, BLOCK_SIZE, HEAD_DIM, TILE_KV, WIDEN_DOT
+        query,
+        positions,
+        begin,
+        end,
+        end,
+        cache,
+        scale_log2,
+        BLOCK_SIZE,
+        HEAD_DIM,
+        TILE_KV,
+        TILE_KV,
+        WIDEN_DOT,
     )
     # An empty split is written too: it merges with weight 0.
     targets = ((request * tl.num_programs(1) + kv_head) * GROUP_SIZE + rows) * num_splits + split

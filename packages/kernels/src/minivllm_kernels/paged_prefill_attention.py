@@ -185,8 +185,20 @@ def _attend_chunk_kernel(
     all_see = first_position + first_token + 1
     end = tl.minimum(context_len, first_position + first_token + TILE_Q)
     positions = first_position + tokens
+    masked_tile: tl.constexpr = min(TILE_KV, 32)
     output, _ = attend_context(
-        query, positions, 0, all_see, end, cache, scale_log2, BLOCK_SIZE, HEAD_DIM, TILE_KV, WIDEN_DOT
+        query,
+        positions,
+        0,
+        all_see,
+        end,
+        cache,
+        scale_log2,
+        BLOCK_SIZE,
+        HEAD_DIM,
+        TILE_KV,
+        masked_tile,
+        WIDEN_DOT,
     )
     targets = query_rows * tl.num_programs(1) * GROUP_SIZE + heads
     output_offsets = targets[:, None] * HEAD_DIM + dims[None, :]
