@@ -16,7 +16,7 @@ from minivllm_kernels.decode_inputs import decode_inputs
 from minivllm_kernels.gemv import gemv
 from minivllm_kernels.head_norms import HeadNorms
 from minivllm_kernels.paged_decode_attention import paged_decode_attention, rotate_cache_and_attend
-from minivllm_kernels.paged_prefill_attention import paged_prefill_attention
+from minivllm_kernels.paged_prefill_attention import locate_tiles, paged_prefill_attention
 from minivllm_kernels.reshape_and_cache import reshape_and_cache
 from minivllm_kernels.rms_norm import add_rms_norm, rms_norm
 from minivllm_kernels.rotary_embedding import rotary_embedding
@@ -75,7 +75,8 @@ def launch_all(dtype: torch.dtype) -> None:
     attended = (*caches, block_tables)
     paged_decode_attention(query, *attended, context_lens, 1.0)
     for max_query_len in (1, 300):
-        paged_prefill_attention(query, *attended, query_start_loc, context_lens, 1.0, max_query_len)
+        tiles = locate_tiles(query_start_loc, caches[0], num_heads, num_tokens, max_query_len)
+        paged_prefill_attention(query, *attended, query_start_loc, context_lens, 1.0, tiles)
     for norms in (None, HeadNorms(cos_sin_cache[0], cos_sin_cache[1], 1e-6)):
         rotate_cache_and_attend(heads, cos_sin_cache, *attended, context_lens, 1.0, norms)
         rotate_and_cache(heads, numbers, cos_sin_cache, numbers, *caches, norms)

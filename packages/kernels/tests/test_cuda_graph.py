@@ -18,9 +18,7 @@ def run_all(batch, slots, table):
     reshape_and_cache(query[:, :2], query[:, 2:4], batch.key_cache, batch.value_cache, slots)
     pool = (batch.key_cache, batch.value_cache, batch.block_tables)
     decoded = paged_decode_attention(query, *pool, batch.context_lens, batch.scale)
-    chunked = paged_prefill_attention(
-        decoded, *pool, batch.query_start_loc, batch.context_lens, batch.scale, batch.max_query_len
-    )
+    chunked = paged_prefill_attention(decoded, *pool, batch.query_start_loc, batch.context_lens, batch.scale)
     weight = torch.ones(64, dtype=query.dtype, device=query.device)
     residual = decoded.flatten(0, 1).clone()
     normed = add_rms_norm(rms_norm(chunked, weight, 1e-5).flatten(0, 1), residual, weight, 1e-5)

@@ -22,7 +22,7 @@ def run(device, caches, block_ids, key, value, query):
     starts = torch.tensor([0, QUERY_LEN], dtype=torch.int32, device=device)
     scale = HEAD_DIM**-0.5
     return (
-        paged_prefill_attention(query, *caches, tables, starts, lengths, scale, QUERY_LEN),
+        paged_prefill_attention(query, *caches, tables, starts, lengths, scale),
         paged_decode_attention(query[-1:], *caches, tables, lengths, scale),
     )
 

@@ -23,26 +23,29 @@ def prefill_args(batch):
         batch.query_start_loc,
         batch.context_lens,
         batch.scale,
-        batch.max_query_len,
     )
+
+
+def tiles_of(batch, max_query_len=None):
+    num_tokens, num_heads, _ = batch.query.shape
+    longest = batch.max_query_len if max_query_len is None else max_query_len
+    return locate_tiles(batch.query_start_loc, batch.key_cache, num_heads, num_tokens, longest)
 
 
 def test_layers_may_share_located_tiles(device, paged_batch, poisoned):
     batch = paged_batch(device, CONTEXT_LENGTHS, CHUNK_LENGTHS, heads=(8, 4), head_dim=16)
-    num_tokens, num_heads, _ = batch.query.shape
     with poisoned():
-        tiles = locate_tiles(
-            batch.query_start_loc, batch.key_cache, num_heads, num_tokens, batch.max_query_len
-        )
+        tiles = tiles_of(batch)
         output = paged_prefill_attention(*prefill_args(batch), tiles)
-    assert sorted(set(tiles.tolist())) == [-1, *range(len(CHUNK_LENGTHS))]
+    assert sorted(set(tiles.requests.tolist())) == [-1, *range(len(CHUNK_LENGTHS))]
     assert torch.equal(output, paged_prefill_attention(*prefill_args(batch)))
 
 
 def test_refuses_tiles_of_another_batch(device, paged_batch):
+    tiles = tiles_of(paged_batch(device, [90, 80], [90, 80], heads=(2, 2)))
     batch = paged_batch(device, [9], heads=(2, 2))
-    with pytest.raises(InvalidTensor, match=r"tiles has shape \(5,\), expected"):
-        paged_prefill_attention(*prefill_args(batch), torch.zeros(5, dtype=torch.int32, device=device))
+    with pytest.raises(InvalidTensor, match=r"tiles.requests has shape \(4,\), expected \(1,\)"):
+        paged_prefill_attention(*prefill_args(batch), tiles)
 
 
 @pytest.mark.parametrize(("head_dim", "num_heads", "num_kv_heads"), HEAD_SHAPES)
@@ -76,7 +79,8 @@ def test_a_chunk_of_several_tiles(device, paged_batch, poisoned):
 def test_decode_rows_alone_use_the_small_tile(device, paged_batch, poisoned):
     batch = paged_batch(device, [1, 16, 33], heads=(6, 2))
     with poisoned():
-        output = paged_prefill_attention(*prefill_args(batch))
+        output = paged_prefill_attention(*prefill_args(batch), tiles_of(batch))
+    assert tiles_of(batch).config.tile_rows == 16
     torch.testing.assert_close(output, batch.sdpa(), atol=1e-5, rtol=1e-5)
 
 
@@ -97,11 +101,11 @@ def test_padding_requests_become_zeros(device, paged_batch, poisoned):
     assert output[3:7].all()
 
 
-def test_max_query_len_may_be_larger_than_the_longest_chunk(device, paged_batch):
+@pytest.mark.parametrize("max_query_len", [2, 3, 1000])
+def test_the_size_of_tiles_changes_no_result(device, paged_batch, max_query_len):
     batch = paged_batch(device, [20, 9], [2, 1])
-    exact = paged_prefill_attention(*prefill_args(batch))
-    loose = paged_prefill_attention(*prefill_args(batch)[:-1], 1000)
-    torch.testing.assert_close(loose, exact, atol=1e-5, rtol=1e-5)
+    output = paged_prefill_attention(*prefill_args(batch), tiles_of(batch, max_query_len))
+    torch.testing.assert_close(output, batch.sdpa(), atol=1e-5, rtol=1e-5)
 
 
 def test_reads_views_of_a_fused_projection(device, paged_batch):

@@ -58,9 +58,7 @@ def cache_at(
 def attend_context(
     query,
     query_positions,
-    begin,
-    all_see,
-    end,
+    seen,
     cache,
     scale_log2,
     BLOCK_SIZE: tl.constexpr,
@@ -69,14 +67,15 @@ def attend_context(
     MASKED_TILE_KV: tl.constexpr,
     WIDEN_DOT: tl.constexpr,
 ):
-    """Attend from `query` `[R, D padded]` to positions `begin` to `end`, each row up to its own position.
+    """Attend from `query` `[R, D padded]` to a range of positions, each row up to its own position.
 
-    `cache` is (key cache, value cache, both at the KV head to read; block table; strides of the caches).
-    Every row sees the positions from `begin` up to `all_see`, and at least the first. What not all of them see is read
-    in tiles of MASKED_TILE_KV: where there are many query rows, small ones waste less arithmetic. Returns the output
-    `[R, D padded]` and the log2 of the sum of exponentials `[R]`, both float32: zeros and -inf where the range
-    is empty.
+    `seen` is (begin, all_see, end): every row sees the positions from `begin` up to `all_see`, and at least the first.
+    `cache` is (key cache, value cache, both at the KV head to read; block table; strides of the caches). What not all
+    rows see is read in tiles of MASKED_TILE_KV: where there are many rows, small ones waste less arithmetic. Returns
+    the output `[R, D padded]` and the log2 of the sum of exponentials `[R]`, both float32: zeros and -inf where the
+    range is empty.
     """
+    begin, all_see, end = seen
     key_cache_ptr, value_cache_ptr, block_table_ptr, strides = cache
     accumulator = tl.zeros(query.shape, tl.float32)
     row_max = tl.full((query.shape[0],), float("-inf"), tl.float32)

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+import torch
+
 # The smallest side of tl.dot: fewer query rows, or shorter heads, are padded to it.
 MIN_DOT_SIZE = 16
 
@@ -19,6 +21,20 @@ class AttentionConfig(NamedTuple):
     tile_kv: int
     num_warps: int
     num_stages: int
+
+
+class PrefillTiles(NamedTuple):
+    """How the queries of a batch of chunks are dealt out to programs; from `locate_tiles`.
+
+    Attributes:
+        requests: `[num_tiles]` int32, the request that each tile belongs to; -1 where nobody needs it.
+        tokens: In a tile.
+        config: Of each program.
+    """
+
+    requests: torch.Tensor
+    tokens: int
+    config: AttentionConfig
 
 
 def decode_config(head_dim: int, element_bytes: int, group_size: int) -> AttentionConfig:

@@ -192,8 +192,7 @@ def _attend_split_kernel(
     EARLY: tl.constexpr,
 ):
     """One program attends from the query heads of one KV head to one split of one request's context."""
-    request = tl.program_id(0).to(tl.int64)
-    kv_head = tl.program_id(1)
+    request, kv_head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     split, num_splits = tl.program_id(2), tl.num_programs(2)
     let_next_start(EARLY)
     wait_for_inputs(EARLY)
@@ -219,19 +218,9 @@ def _attend_split_kernel(
             value_ptr = key_ptr + tl.num_programs(1) * heads_strides[1]
             _write_newest(key_ptr, value_ptr, key_norm, angle_ptr, context_len, cache, BLOCK_SIZE, HEAD_DIM)
     positions = tl.full((TILE_ROWS,), context_len - 1, tl.int32)
+    seen = (begin, end, end)
     partial, log_sum_exp = attend_context(
-        query,
-        positions,
-        begin,
-        end,
-        end,
-        cache,
-        scale_log2,
-        BLOCK_SIZE,
-        HEAD_DIM,
-        TILE_KV,
-        TILE_KV,
-        WIDEN_DOT,
+        query, positions, seen, cache, scale_log2, BLOCK_SIZE, HEAD_DIM, TILE_KV, TILE_KV, WIDEN_DOT
     )
     # An empty split is written too: it merges with weight 0.
     targets = ((request * tl.num_programs(1) + kv_head) * GROUP_SIZE + rows) * num_splits + split

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from minivllm_kernels.attend_context import attend_context, cache_at, launch_constants
-from minivllm_kernels.attention_config import AttentionConfig, prefill_config
+from minivllm_kernels.attention_config import PrefillTiles, prefill_config
 from minivllm_kernels.early_launch import early_launch, let_next_start, wait_for_inputs
 from minivllm_kernels.tensor_checks import require_paged_attention, require_query_start_loc, require_shape
 
@@ -29,8 +29,7 @@ def paged_prefill_attention(
     query_start_loc: torch.Tensor,
     context_lens: torch.Tensor,
     scale: float,
-    max_query_len: int,
-    tiles: torch.Tensor | None = None,
+    tiles: PrefillTiles | None = None,
 ) -> torch.Tensor:
     """Attend from the chunks of B requests, packed one after another, to their paged contexts.
 
@@ -45,8 +44,8 @@ def paged_prefill_attention(
         query_start_loc: `[B + 1]` int32, from 0 up to T: the first row of each request, then the end.
         context_lens: `[B]` int32, tokens in the cache, the chunk included; 0 marks padding: zeros.
         scale: factor on the scores, usually `D ** -0.5`.
-        max_query_len: at least the longest chunk of the batch; picks the tile size, never the result.
-        tiles: from `locate_tiles` for the same batch, which the layers of a step share; None locates them here.
+        tiles: from `locate_tiles` for the same batch, which the layers of a step share; None locates them here. Their
+            shape never changes what a token sees.
 
     Returns:
         `[T, Hq, D]`, contiguous, in the dtype of `query`; the softmax is computed in float32.
@@ -59,12 +58,11 @@ def paged_prefill_attention(
     require_query_start_loc(query_start_loc, num_requests)
     num_tokens, num_heads, _ = query.shape
     num_kv_heads = key_cache.shape[1]
-    config, tile_q = _tile_shape(key_cache, num_heads, max_query_len)
     if tiles is None:
-        tiles = locate_tiles(query_start_loc, key_cache, num_heads, num_tokens, max_query_len)
-    require_shape("tiles", tiles, (num_tokens // tile_q + num_requests,))
+        tiles = locate_tiles(query_start_loc, key_cache, num_heads, num_tokens, num_tokens)
+    require_shape("tiles.requests", tiles.requests, (num_tokens // tiles.tokens + num_requests,))
     output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
-    _attend_chunk_kernel[(len(tiles), num_kv_heads)](
+    _attend_chunk_kernel[(len(tiles.requests), num_kv_heads)](
         output,
         query,
         key_cache,
@@ -72,13 +70,13 @@ def paged_prefill_attention(
         block_tables,
         query_start_loc,
         context_lens,
-        tiles,
+        tiles.requests,
         scale * math.log2(math.e),
         query.stride(),
         key_cache.stride(),
         block_tables.stride(0),
-        TILE_Q=tile_q,
-        **launch_constants(query, key_cache, num_heads // num_kv_heads, config),
+        TILE_Q=tiles.tokens,
+        **launch_constants(query, key_cache, num_heads // num_kv_heads, tiles.config),
     )
     return output
 
@@ -89,45 +87,37 @@ def locate_tiles(
     num_heads: int,
     num_tokens: int,
     max_query_len: int,
-) -> torch.Tensor:
-    """Find the request of each tile of queries; for the `tiles` of `paged_prefill_attention`.
+) -> PrefillTiles:
+    """Find the request of each tile of queries; for `paged_prefill_attention`.
 
     Args:
         query_start_loc: `[B + 1]` int32, from 0 up to T: the first row of each request, then the end.
         key_cache: `[num_blocks, Hkv, block_size, D]`, of any layer.
         num_heads: Hq.
         num_tokens: T.
-        max_query_len: at least the longest chunk of the batch.
-
-    Returns:
-        int32, -1 for tiles that nobody needs.
+        max_query_len: at least the longest chunk of the batch; picks the size of the tiles.
 
     Raises:
         InvalidTensor: `query_start_loc` has another dtype or shape.
     """
     require_query_start_loc(query_start_loc, len(query_start_loc) - 1)
     num_requests = len(query_start_loc) - 1
-    _, tile_q = _tile_shape(key_cache, num_heads, max_query_len)
+    _, num_kv_heads, _, head_dim = key_cache.shape
+    group_size = num_heads // num_kv_heads
+    config = prefill_config(head_dim, key_cache.element_size(), group_size, max_query_len)
+    tile_q = max(config.tile_rows // triton.next_power_of_2(group_size), 1)
     num_tiles = num_tokens // tile_q + num_requests
-    tiles = torch.empty(num_tiles, dtype=torch.int32, device=query_start_loc.device)
+    requests = torch.empty(num_tiles, dtype=torch.int32, device=query_start_loc.device)
     _locate_tiles_kernel[(triton.cdiv(num_tiles, _LOCATED_TILES),)](
-        tiles,
+        requests,
         query_start_loc,
         num_tiles,
         num_requests,
         TILE_Q=tile_q,
         LOCATED_TILES=_LOCATED_TILES,
-        **early_launch(tiles.device),
+        **early_launch(requests.device),
     )
-    return tiles
-
-
-def _tile_shape(key_cache: torch.Tensor, num_heads: int, max_query_len: int) -> tuple[AttentionConfig, int]:
-    """The shape of a program, and how many tokens it has."""
-    _, num_kv_heads, _, head_dim = key_cache.shape
-    group_size = num_heads // num_kv_heads
-    config = prefill_config(head_dim, key_cache.element_size(), group_size, max_query_len)
-    return config, max(config.tile_rows // triton.next_power_of_2(group_size), 1)
+    return PrefillTiles(requests, tile_q, config)
 
 
 @triton.jit
@@ -182,23 +172,11 @@ def _attend_chunk_kernel(
         request, kv_head, key_cache_ptr, value_cache_ptr, block_tables_ptr, cache_strides, stride_table_row
     )
     query = tl.load(query_ptr + query_offsets, mask=mask, other=0.0)
-    all_see = first_position + first_token + 1
-    end = tl.minimum(context_len, first_position + first_token + TILE_Q)
+    first = first_position + first_token
+    seen = (0, first + 1, tl.minimum(context_len, first + TILE_Q))
     positions = first_position + tokens
-    masked_tile: tl.constexpr = min(TILE_KV, 32)
     output, _ = attend_context(
-        query,
-        positions,
-        0,
-        all_see,
-        end,
-        cache,
-        scale_log2,
-        BLOCK_SIZE,
-        HEAD_DIM,
-        TILE_KV,
-        masked_tile,
-        WIDEN_DOT,
+        query, positions, seen, cache, scale_log2, BLOCK_SIZE, HEAD_DIM, TILE_KV, min(TILE_KV, 32), WIDEN_DOT
     )
     targets = query_rows * tl.num_programs(1) * GROUP_SIZE + heads
     output_offsets = targets[:, None] * HEAD_DIM + dims[None, :]

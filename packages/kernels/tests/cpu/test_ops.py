@@ -139,7 +139,7 @@ def test_paged_attention(ops, rows, heads, head_dim, block_size, seed):
     scale = head_dim**-0.5
     actual = ops.paged_attention(step, cache, tables, starts, context_lens, scale)
     expected = paged_prefill_attention(
-        step[:, :num_heads].float(), *cache.float(), tables, starts, context_lens, scale, 70
+        step[:, :num_heads].float(), *cache.float(), tables, starts, context_lens, scale
     )
     assert relative_error(actual, expected) < 4e-3
 

@@ -27,7 +27,6 @@ def test_equals_sdpa_on_contiguous_keys_and_values(
         batch.query_start_loc,
         batch.context_lens,
         batch.scale,
-        batch.max_query_len,
     )
     assert output.dtype == dtype
     rounding = torch.finfo(dtype).eps

@@ -69,7 +69,6 @@ def expected(pool, layout, heads):
         layout.query_start_loc,
         layout.context_lens_device,
         0.25,
-        max(layout.query_lens),
     )
 
 

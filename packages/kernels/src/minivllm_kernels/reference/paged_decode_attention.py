@@ -37,7 +37,7 @@ def paged_decode_attention(
     require_shape("context_lens", context_lens, (batch_size,))
     one_query_each = torch.arange(batch_size + 1, dtype=torch.int32, device=query.device)
     return paged_prefill_attention(
-        query, key_cache, value_cache, block_tables, one_query_each, context_lens, scale, max_query_len=1
+        query, key_cache, value_cache, block_tables, one_query_each, context_lens, scale
     )
 
 

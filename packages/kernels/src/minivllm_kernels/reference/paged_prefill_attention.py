@@ -2,6 +2,7 @@
 
 import torch
 
+from minivllm_kernels.attention_config import PrefillTiles
 from minivllm_kernels.tensor_checks import require_paged_attention, require_query_start_loc
 
 
@@ -13,8 +14,7 @@ def paged_prefill_attention(
     query_start_loc: torch.Tensor,
     context_lens: torch.Tensor,
     scale: float,
-    max_query_len: int,  # noqa: ARG001 - sizes the launch of the Triton op
-    tiles: torch.Tensor | None = None,  # noqa: ARG001 - for the launch, too
+    tiles: PrefillTiles | None = None,  # noqa: ARG001 - sizes the launch of the Triton op
 ) -> torch.Tensor:
     """Attend from the chunks of B requests, packed one after another, to their paged contexts.
 
@@ -29,7 +29,6 @@ def paged_prefill_attention(
         query_start_loc: `[B + 1]` int32, from 0 up to T: the first row of each request, then the end.
         context_lens: `[B]` int32, tokens in the cache, the chunk included; 0 marks padding: zeros.
         scale: factor on the scores, usually `D ** -0.5`.
-        max_query_len: the longest chunk of the batch.
         tiles: not read.
 
     Returns:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from minivllm_kernels.attention_config import PrefillTiles
 from minivllm_kernels.head_norms import HeadNorms
 from minivllm_kernels.paged_decode_attention import rotate_cache_and_attend
 from minivllm_kernels.paged_prefill_attention import locate_tiles, paged_prefill_attention
@@ -50,11 +51,11 @@ class TritonStepAttention:
         self._num_heads = num_heads
         self._scale = scale
         self._layout = layout
-        self._max_query_len = max(layout.query_lens)
-        self._tiles: Tensor | None = None
-        if self._max_query_len > 1:
+        self._tiles: PrefillTiles | None = None
+        max_query_len = max(layout.query_lens)
+        if max_query_len > 1:
             num_tokens = len(layout.slot_mapping)
-            shape = (caches[0][0], num_heads, num_tokens, self._max_query_len)
+            shape = (caches[0][0], num_heads, num_tokens, max_query_len)
             self._tiles = locate_tiles(layout.query_start_loc, *shape)
 
     def attend(
@@ -62,7 +63,7 @@ class TritonStepAttention:
     ) -> Tensor:
         """Normalize, rotate, write K and V, attend: one pass for rows of one token each, else two."""
         layout, caches = self._layout, self._caches[layer_index]
-        if self._max_query_len == 1:
+        if self._tiles is None:
             attended = (*caches, layout.block_tables, layout.context_lens_device)
             return rotate_cache_and_attend(heads, rotary.cos_sin, *attended, self._scale, norms)
         rotate_and_cache(heads, rotary.positions, rotary.cos_sin, layout.slot_mapping, *caches, norms)
@@ -73,6 +74,5 @@ class TritonStepAttention:
             layout.query_start_loc,
             layout.context_lens_device,
             self._scale,
-            self._max_query_len,
             self._tiles,
         )
