@@ -1,61 +1,77 @@
 import pytest
 
+from minivllm_runtime.errors import InvalidParameter
 from minivllm_runtime.schema_pattern import SchemaPattern
 
 
 @pytest.mark.parametrize(
-    ("text", "outside"),
+    ("text", "explicit"),
     [
-        ("a[bc]d", "ad"),
-        ("a[b\\]c]d", "ad"),
-        ("a\\[bc]", "a\\[bc]"),
-        ("a[bc", "a"),
-        ("a[bc\\", "a"),
-        ("[", ""),
         ("", ""),
+        ("^a1$", "a1"),
+        ("^(?:a|(?<name>b))$", "(a|(b))"),
+        ("(^a|^b)c|(d|e$)", "(a|b)c|(d|e)"),
+        ("a-\\.]}", "a\\u{2d}\\u{2e}\\u{5d}\\u{7d}"),
+        ("{a", "\\u{7b}a"),
+        ("é\\é😀", "\\u{e9}\\u{e9}\\u{1f600}"),
+        ("\\ud83d\\ude00", "\\u{1f600}"),
+        ("[a]", "a"),
+        ('[a-c"\\n\\ud800]', "[a-c]"),
+        ("\\d", "[0-9]"),
+        ("[^]", "[\\u{20}-\\u{21}\\u{23}-\\u{5b}\\u{5d}-\\u{d7ff}\\u{e000}-\\u{10ffff}]"),
+        ("a*?b+c??", "a*()b+()c{0,1}()"),
+        ("a{2}?b{2,}c{0,3}", "a{2}()b{2,}()c{0,3}()"),
+        ("((a+)*)?", "((a+())*()){0,1}()"),
     ],
 )
-def test_character_classes_are_left_out(text, outside):
-    assert SchemaPattern(text).outside_classes == outside
-
-
-def test_character_classes_are_found():
-    assert SchemaPattern("a[bc]\\[d\\][\\]e][f").classes == ["[bc]", "[\\]e]", "[f"]
+def test_atoms_become_code_points_that_json_strings_may_have(text, explicit):
+    assert SchemaPattern(text).explicit == explicit
+    assert SchemaPattern(explicit.replace("()", "")).explicit == explicit
 
 
 @pytest.mark.parametrize(
-    ("text", "in_ascii"),
+    ("text", "reason"),
     [
-        ("^a\\d[^b]$", "^a\\d[^b]$"),
-        ("é+", "\\u{e9}+"),
-        ("[^é-😀]", "[^\\u{e9}-\\u{1f600}]"),
-        ("\\é", "\\u{e9}"),
-        ("\\\\é", "\\\\\\u{e9}"),
-        ("\\\ud800\\", "\\\ud800\\"),
+        ("a(?=b)", "lookahead and lookbehind, here '(?=', are"),
+        ("(?!b)", "lookahead and lookbehind, here '(?!', are"),
+        ("(?<=b)(?=c)", "lookahead and lookbehind, here '(?<=', are"),
+        ("(?<!b)", "lookahead and lookbehind, here '(?<!', are"),
+        ("(?i:a)", "groups that begin with '(?'"),
+        ("(?P<x>a)", "groups that begin with '(?'"),
+        ("a\\bc", "escape '\\\\b' is not supported"),
+        ("\\p{L}", "escape '\\\\p' is not supported"),
+        ("(a)\\1", "escape '\\\\1' is not supported"),
+        ("\\e", "escape '\\\\e' is not supported"),
+        ("(a", "leaves a group open"),
+        ("a)(", "closes a group that is not open"),
+        ("[a", "class [...] has no end"),
+        ("[a\\]", "class [...] has no end"),
+        ("[" * 65536 + "\\", "class [...] has no end"),
+        ("*a", "'*' repeats nothing"),
+        ("(|?)", "'?' repeats nothing"),
+        ("a{2}{3}", "'{3}' repeats nothing"),
+        ("a+*", "'*' repeats nothing"),
+        ("^*a", "'*' repeats an anchor"),
+        ("(^a)+", "'+' repeats an anchor"),
+        ("((a$))?", "'?' repeats an anchor"),
+        ("a{10,9}", "'{10,9}' are out of order"),
+        ("[b-a]", "'b-a' are out of order"),
+        ("a^b", "'^' is supported where"),
+        ("a$b", "'^' is supported where"),
+        ("(a|$)b", "'^' is supported where"),
+        ("a(b|^c)", "'^' is supported where"),
+        ("$^", "'^' is supported where"),
+        ("[^ -\\u{10ffff}]", "allows no character"),
+        ("[]", "allows no character"),
+        ('a|"', "allows no character"),
+        ("\ud800", "allows no character"),
     ],
 )
-def test_characters_past_ascii_become_escapes(text, in_ascii):
-    assert SchemaPattern(text).in_ascii == in_ascii
-
-
-@pytest.mark.parametrize(
-    ("text", "assertion"),
-    [
-        ("a(?=b)", "(?="),
-        ("(?!b)", "(?!"),
-        ("(?<=b)(?=c)", "(?<="),
-        ("(?<!b)", "(?<!"),
-        ("(?:b)(?<n>c)", None),
-        ("\\(?=b", None),
-        ("[(?=b)]", None),
-    ],
-)
-def test_the_first_assertion_is_found(text, assertion):
-    assert SchemaPattern(text).assertion == assertion
-
-
-def test_classes_without_an_end_are_read_once():
-    assert SchemaPattern("[" * 65536 + "\\").outside_classes == ""
+def test_what_cannot_be_followed_is_refused_with_the_reason(text, reason):
+    with pytest.raises(InvalidParameter) as refusal:
+        SchemaPattern(text)
+    assert f"json_schema has the pattern {text[:100]!r}: " in str(refusal.value)
+    assert reason in str(refusal.value)
 
 
 @pytest.mark.parametrize(
@@ -76,8 +92,8 @@ def test_classes_without_an_end_are_read_once():
         ("((a{1,10}){1,10}){1,10}", (1000 + 100 + 10) * (100 + 10 + 1)),
         ("(a|b)", 4),
         ("(a|b)c*", 5 * 2),
-        (")a{", 3),
-        ("(a", 2),
+        ("\\}a{", 3),
+        ("[a]", 1),
     ],
 )
 def test_a_cost_counts_what_is_repeated_as_often_as_it_may_stand_there(text, cost):

@@ -68,8 +68,3 @@ def test_words_have_the_ids_that_may_follow(tokens, character):
         for token_id in range(len(BYTES) + len(tokens)):
             is_allowed = bool(words[token_id // 32] >> token_id % 32 & 1)
             assert is_allowed == (masks.after(awaited, token_id) is not None)
-
-
-def test_tokens_that_a_surrogate_may_begin_with_are_known():
-    masks = Utf8Masks([b"", b"\xed", b"a\xed", b"\x80\xed", b"\xed\x9f", "\ud7ff".encode(), b"\xee"])
-    assert masks.surrogate_leads == [1, 2, 3]

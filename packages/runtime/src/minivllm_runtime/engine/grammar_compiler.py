@@ -78,7 +78,7 @@ class GrammarCompiler:
     def _compile(self, json_schema: str) -> Grammar:
         compiler, utf8 = self._get_backend()
         compiled = compiler.compile_json_schema(json_schema, max_whitespace_cnt=_MOST_WHITESPACE)
-        return Grammar(compiled, utf8, has_patterns='"pattern' in json_schema)
+        return Grammar(compiled, utf8)
 
     def _cached_bytes(self) -> int:
         return sum(grammar.compiled.memory_size_bytes for grammar in self._compiled.values())

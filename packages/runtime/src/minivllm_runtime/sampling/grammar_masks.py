@@ -10,13 +10,10 @@ import torch
 from torch import Tensor
 
 from minivllm_runtime.errors import InvalidParameter, RequestFailed
-from minivllm_runtime.sampling.utf8_masks import BETWEEN_CHARACTERS, BITS_PER_WORD, Utf8Masks, words_of
+from minivllm_runtime.sampling.utf8_masks import BETWEEN_CHARACTERS, BITS_PER_WORD, Utf8Masks
 
 if TYPE_CHECKING:
     import xgrammar
-
-_AFTER_SURROGATE_LEAD = [bytes([byte]) for byte in range(0x80, 0xA0)]
-"""What makes a character of a surrogate's first byte, all but its last byte."""
 
 _log = logging.getLogger(__name__)
 
@@ -27,12 +24,10 @@ class Grammar(NamedTuple):
     Attributes:
         compiled: Its characters; it may let in bytes that are none.
         utf8: Its bytes.
-        has_patterns: Whether it may have classes of surrogates alone.
     """
 
     compiled: xgrammar.CompiledGrammar
     utf8: Utf8Masks
-    has_patterns: bool
 
 
 class GrammarState:
@@ -47,7 +42,6 @@ class GrammarState:
 
         self._matcher = xgrammar.GrammarMatcher(grammar.compiled)
         self._utf8 = grammar.utf8
-        self._surrogate_leads = grammar.utf8.surrogate_leads if grammar.has_patterns else []
         self._awaited = BETWEEN_CHARACTERS
         self.error: InvalidParameter | RequestFailed | None = None
 
@@ -60,12 +54,9 @@ class GrammarState:
         try:
             self._matcher.fill_next_token_bitmask(words, row)
             allowed &= self._utf8.words(self._awaited)
-            dead_ends = [each for each in self._surrogate_leads if self._leads_to_surrogates_alone(each)]
         except Exception as error:  # whatever it is, other requests are not concerned
             self._fail(f"{type(error).__name__}: {error}")
             return
-        if dead_ends:
-            allowed &= ~words_of(dead_ends, len(allowed) * BITS_PER_WORD)
         if not allowed.any():
             self.error = InvalidParameter(
                 "json_schema",
@@ -86,14 +77,6 @@ class GrammarState:
             self._fail(f"the sampled id {token_id} does not follow it")
         else:
             self._awaited = awaited
-
-    def _leads_to_surrogates_alone(self, token_id: int) -> bool:
-        """Whether the grammar allows an id and then no bytes but those of surrogates, which no text has."""
-        if not self._matcher.accept_token(token_id):
-            return False
-        has_character = any(map(self._matcher.accept_string, _AFTER_SURROGATE_LEAD))
-        self._matcher.rollback(1 + has_character)
-        return not has_character
 
     def _fail(self, message: str) -> None:
         _log.error("a grammar failed: %s", message)

@@ -35,23 +35,17 @@ class Utf8Masks:
 
     Args:
         vocabulary: The bytes of each id; ids that are no part of an output have none.
-
-    Attributes:
-        surrogate_leads: Ids that end with the first byte of U+D000 to U+D7FF, which is that of surrogates, too.
     """
 
     def __init__(self, vocabulary: Sequence[bytes]) -> None:
         self._fragments = {
             token_id: data for token_id, data in enumerate(vocabulary) if not _is_whole_text(data)
         }
-        self.surrogate_leads = [
-            token_id for token_id, data in self._fragments.items() if data.endswith(b"\xed")
-        ]
         states = {awaited[done:] for awaited in _AFTER_LEADS.values() for done in range(len(awaited) + 1)}
         self._words = {state: self._words_for(state, len(vocabulary)) for state in states}
 
     def words(self, awaited: Awaited) -> Tensor:
-        """The ids that may follow, as `words_of` gives them; not to be changed."""
+        """The ids that may follow, as `_words_of` gives them; not to be changed."""
         return self._words[awaited]
 
     def after(self, awaited: Awaited, token_id: int) -> Awaited | None:
@@ -65,8 +59,8 @@ class Utf8Masks:
         """Whole texts may follow between characters alone; fragments are few."""
         goes_on = [i for i, data in self._fragments.items() if _read(awaited, data) is not None]
         if awaited:
-            return words_of(goes_on, num_ids)
-        return ~words_of(self._fragments.keys() - set(goes_on), num_ids)
+            return _words_of(goes_on, num_ids)
+        return ~_words_of(self._fragments.keys() - set(goes_on), num_ids)
 
 
 def _is_whole_text(data: bytes) -> bool:
@@ -91,7 +85,7 @@ def _read(awaited: Awaited, data: bytes) -> Awaited | None:
     return now
 
 
-def words_of(ids: Iterable[int], num_ids: int) -> Tensor:
+def _words_of(ids: Iterable[int], num_ids: int) -> Tensor:
     """Some of `num_ids` ids: [ceil(num_ids / 32)] int32, bit i of word w is id 32w + i."""
     places = torch.tensor(sorted(ids), dtype=torch.int64)
     bits = torch.ones_like(places, dtype=torch.int32) << (places % BITS_PER_WORD).int()
