@@ -66,6 +66,10 @@ class BoundedConnection(PlainHttp):
         self._num_framing_bytes = 0
         super().on_body(body)
 
+    def timeout_keep_alive_handler(self) -> None:
+        """Nothing came between two requests for long; but what came while the event loop was busy is read before."""
+        self.timeout_keep_alive_task = self.loop.call_later(0, super().timeout_keep_alive_handler)
+
     def pause_writing(self) -> None:
         """The client reads more slowly than is written."""
         super().pause_writing()

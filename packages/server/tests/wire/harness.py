@@ -16,6 +16,7 @@ from minivllm_runtime.engine.async_engine import AsyncEngine
 from minivllm_runtime.engine.builder import BuiltEngine, assemble_engine
 from minivllm_runtime.model_config import ModelConfig
 from minivllm_runtime.tokenizer import Tokenizer
+from minivllm_server.connection import BoundedConnection
 from minivllm_server.listener import bind, url_of
 from minivllm_server.server import DrainingServer, serve_engine
 from minivllm_server.settings import ServerSettings
@@ -219,14 +220,19 @@ class TapeServer:
             goes_on.set()
 
     @property
+    def protocols(self) -> tuple[BoundedConnection, ...]:
+        """The server's side of each open connection."""
+        return tuple(self._server.server_state.connections)
+
+    @property
     def num_connections(self) -> int:
         """Connections that are open."""
-        return len(self._server.server_state.connections)
+        return len(self.protocols)
 
     @property
     def num_pipelined(self) -> int:
         """Requests that wait until an earlier one of their connection is answered."""
-        return sum(len(each.pipeline) for each in tuple(self._server.server_state.connections))
+        return sum(len(each.pipeline) for each in self.protocols)
 
     def drain(self) -> None:
         """What the first SIGTERM does."""

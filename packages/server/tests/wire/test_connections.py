@@ -224,3 +224,30 @@ def test_a_client_that_does_not_read_loses_its_connection(launch, stream):
         assert server.comes_to_rest()
         assert eventually(lambda: server.num_connections == 0)
     assert server.works()
+
+
+GET_HEALTH = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@contextlib.contextmanager
+def idle_connection(server):
+    """A connection after its first answer, and what its server makes of it."""
+    with RawConnection(server.port, GET_HEALTH) as connection:
+        assert connection.read_answer()[0] == 200
+        (protocol,) = (each for each in server.protocols if each.client == connection._socket.getsockname())
+        assert eventually(lambda: protocol.timeout_keep_alive_task is not None)
+        yield connection, protocol
+
+
+def test_a_connection_that_stays_idle_is_closed(server):
+    with idle_connection(server) as (connection, protocol):
+        server.loop.call_soon_threadsafe(protocol.timeout_keep_alive_handler)
+        assert connection.read_until_closed() == b""
+
+
+def test_a_request_that_comes_while_the_loop_is_busy_and_idle_time_ends_is_answered(server):
+    with idle_connection(server) as (connection, protocol):
+        with server.standing_still():
+            connection.send(GET_HEALTH)
+            server.loop.call_soon_threadsafe(protocol.timeout_keep_alive_handler)
+        assert connection.read_answer()[0] == 200
