@@ -1,6 +1,6 @@
 """Compiles every kernel for GPUs that need not be there: `compile_kernels.py 90` for compute capability 9.0.
 
-Prints a line of JSON for each: its name, and the shared memory of its launch in bytes.
+Prints a line of JSON for each launch: the kernel's name, shared memory in bytes, and what names the compiled code.
 """
 
 import json
@@ -53,7 +53,7 @@ def compile_only(capability: int) -> None:
                 "launch_pdl": True,
             }  # see early_launch, which looks at the device of a tensor
         compiled = kernel.warmup(*args, grid=grid, **options)
-        print(json.dumps([kernel.fn.__name__, compiled.metadata.shared]))
+        print(json.dumps([kernel.fn.__name__, compiled.metadata.shared, compiled.hash]))
 
     driver.set_active(AbsentGPU(capability))
     JITFunction.__getitem__ = lambda kernel, grid: partial(compile_it, kernel, grid)

@@ -14,6 +14,14 @@ import minivllm_kernels
 KERNEL = re.compile(r"^def (\w+_kernel)\(", re.MULTILINE)
 
 
+def compile_by(script, capability):
+    """Name, shared memory in bytes and hash of what each launch of a script compiles."""
+    program = [sys.executable, str(Path(__file__).with_name(script)), capability]
+    environment = os.environ | {"TRITON_INTERPRET": "0"}
+    printed = subprocess.run(program, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return [json.loads(line) for line in printed.splitlines()]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("capability", "max_shared_bytes"),
@@ -21,13 +29,18 @@ KERNEL = re.compile(r"^def (\w+_kernel)\(", re.MULTILINE)
     ids=["Turing", "Ampere", "Hopper"],
 )
 def test_every_kernel_compiles_and_fits(capability, max_shared_bytes):
-    program = [sys.executable, str(Path(__file__).with_name("compile_kernels.py")), capability]
-    environment = os.environ | {"TRITON_INTERPRET": "0"}
-    printed = subprocess.run(program, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
-    compiled = [json.loads(line) for line in printed.splitlines()]
+    compiled = compile_by("compile_kernels.py", capability)
     sources = Path(minivllm_kernels.__file__).parent.glob("*.py")
     expected = {name for path in sources for name in KERNEL.findall(path.read_text())}
     if capability == "75":
         expected -= {"_small_batch_kernel"}
-    assert {name for name, _ in compiled} == expected
-    assert max(shared_bytes for _, shared_bytes in compiled) <= max_shared_bytes
+    assert {name for name, _, _ in compiled} == expected
+    assert max(shared_bytes for _, shared_bytes, _ in compiled) <= max_shared_bytes
+
+
+@pytest.mark.slow
+def test_sampling_is_compiled_once_wherever_slots_and_positions_lie():
+    """A step would have to wait for it."""
+    compiled = compile_by("compile_sampling.py", "90")
+    assert len(compiled) == 3 * 4
+    assert len({(name, code) for name, _, code in compiled}) == 3

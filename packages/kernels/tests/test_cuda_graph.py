@@ -1,4 +1,4 @@
-"""Every op can be captured once and replayed on new data: no launch depends on what device tensors hold."""
+"""Captured once, ops can be replayed on new data: no launch depends on what device tensors hold."""
 
 import pytest
 import torch

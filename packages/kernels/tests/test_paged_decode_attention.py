@@ -121,6 +121,13 @@ def test_refuses_tables_of_another_batch_size(device, paged_batch):
         paged_decode_attention(batch.query[:1], *decode_args(batch)[1:])
 
 
+@pytest.mark.parametrize("scale", [0.0, -0.25, float("nan")])
+def test_refuses_a_scale_that_turns_scores_around(device, paged_batch, scale):
+    batch = paged_batch(device, [3, 4])
+    with pytest.raises(InvalidTensor, match=f"scale is {scale}, expected a number above 0"):
+        paged_decode_attention(*decode_args(batch)[:-1], scale)
+
+
 @pytest.mark.parametrize(("head_dim", "num_heads", "num_kv_heads"), HEAD_SHAPES)
 @pytest.mark.parametrize(("dtype", "tolerance"), TOLERANCES)
 def test_rotate_cache_and_attend_equals_the_twin(

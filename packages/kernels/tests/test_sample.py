@@ -81,15 +81,6 @@ def test_ids_tied_at_a_threshold_are_all_drawn(device, limit):
     assert set(sampled.tolist()) == {1, 4, 6, 8}
 
 
-def test_draws_have_the_probabilities(device):
-    num_rows = 3000 if device.type == "cuda" else 300
-    logits = torch.tensor([0.1, 0.2, 0.3, 0.4], device=device).log().repeat(num_rows, 1)
-    table = make_table(device, [FREE] * num_rows)
-    sampled, _ = sample_all(device, sample, logits, table, torch.full((num_rows,), 3, device=device))
-    shares = sampled.bincount(minlength=4) / num_rows
-    assert shares.tolist() == pytest.approx([0.1, 0.2, 0.3, 0.4], abs=0.1)
-
-
 def test_neither_neighbours_nor_the_slot_change_a_draw(device):
     logits = torch.randn((len(LIMITS), 5000), device=device)
     table = make_table(device, LIMITS)

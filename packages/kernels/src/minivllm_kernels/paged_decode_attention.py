@@ -21,6 +21,7 @@ from minivllm_kernels.tensor_checks import (
     require_cos_sin,
     require_head_norms,
     require_paged_attention,
+    require_scale,
     require_shape,
 )
 
@@ -49,7 +50,7 @@ def paged_decode_attention(
         value_cache: as `key_cache`, of the same strides.
         block_tables: `[B, M]` int32; entries past `ceil(context_len / block_size)` are never read.
         context_lens: `[B]` int32, tokens in the cache, the newest included; 0 marks padding: zeros.
-        scale: factor on the scores, usually `D ** -0.5`.
+        scale: factor on the scores, above 0; usually `D ** -0.5`.
 
     Returns:
         `[B, Hq, D]`, contiguous, in the dtype of `query`; the softmax is computed in float32.
@@ -58,6 +59,7 @@ def paged_decode_attention(
         InvalidTensor: The shapes, dtypes or layouts do not fit each other.
     """
     require_paged_attention(query, key_cache, value_cache, block_tables, context_lens)
+    require_scale(scale)
     require_shape("context_lens", context_lens, (query.shape[0],))
     caches = (key_cache, value_cache)
     return _attend(query, query.shape[1], None, None, caches, block_tables, context_lens, scale)
@@ -86,7 +88,7 @@ def rotate_cache_and_attend(
         value_cache: as `key_cache`, of the same strides.
         block_tables: `[B, M]` int32; entries past `ceil(context_len / block_size)` are never read.
         context_lens: `[B]` int32, tokens of the context, the newest included; 0 marks padding: zeros.
-        scale: factor on the scores, usually `D ** -0.5`.
+        scale: factor on the scores, above 0; usually `D ** -0.5`.
         norms: of the query and key heads; None leaves them as they are.
 
     Returns:
@@ -97,6 +99,7 @@ def rotate_cache_and_attend(
     """
     num_heads = heads.shape[1] - 2 * key_cache.shape[1]
     require_paged_attention(heads[:, :num_heads], key_cache, value_cache, block_tables, context_lens)
+    require_scale(scale)
     require_shape("context_lens", context_lens, (heads.shape[0],))
     require_cos_sin(cos_sin_cache, heads.shape[2])
     require_head_norms(norms, heads.shape[2])

@@ -16,7 +16,12 @@ import triton.language as tl
 from minivllm_kernels.attend_context import attend_context, cache_at, launch_constants
 from minivllm_kernels.attention_config import PrefillTiles, prefill_config
 from minivllm_kernels.early_launch import early_launch, let_next_start, wait_for_inputs
-from minivllm_kernels.tensor_checks import require_paged_attention, require_query_start_loc, require_shape
+from minivllm_kernels.tensor_checks import (
+    require_paged_attention,
+    require_query_start_loc,
+    require_scale,
+    require_shape,
+)
 
 _LOCATED_TILES = 64
 
@@ -43,7 +48,7 @@ def paged_prefill_attention(
         block_tables: `[B, M]` int32; entries past `ceil(context_len / block_size)` are never read.
         query_start_loc: `[B + 1]` int32, from 0 up to T: the first row of each request, then the end.
         context_lens: `[B]` int32, tokens in the cache, the chunk included; 0 marks padding: zeros.
-        scale: factor on the scores, usually `D ** -0.5`.
+        scale: factor on the scores, above 0; usually `D ** -0.5`.
         tiles: from `locate_tiles` for the same batch, which the layers of a step share; None locates them here. Their
             shape never changes what a token sees.
 
@@ -54,6 +59,7 @@ def paged_prefill_attention(
         InvalidTensor: The shapes, dtypes or layouts do not fit each other.
     """
     require_paged_attention(query, key_cache, value_cache, block_tables, context_lens)
+    require_scale(scale)
     num_requests = block_tables.shape[0]
     require_query_start_loc(query_start_loc, num_requests)
     num_tokens, num_heads, _ = query.shape

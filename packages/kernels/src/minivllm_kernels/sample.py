@@ -73,7 +73,7 @@ def sample(
     return sampled
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["slots_ptr"])
 def _threshold_kernel(
     threshold_ptr,
     integers_ptr,
@@ -200,7 +200,7 @@ def _from_key(key, row_ptr):
     return logit
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["slots_ptr"])
 def _sum_tiles_kernel(
     tile_sums_ptr,
     threshold_ptr,
@@ -241,7 +241,7 @@ def _weights(logits, largest, temperature):
     return tl.exp(shifted / tl.where(temperature > 0, temperature, 1.0))
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["slots_ptr", "positions_ptr"])
 def _draw_kernel(
     sampled_ptr,
     token_ids_ptr,

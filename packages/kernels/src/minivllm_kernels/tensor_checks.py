@@ -68,6 +68,12 @@ def require_paged_attention(
     require_dtype("context_lens", context_lens, torch.int32)
 
 
+def require_scale(scale: float) -> None:
+    """Raise `InvalidTensor` unless the largest score stays the largest when it is scaled."""
+    if not scale > 0:
+        raise InvalidTensor(f"scale is {scale}, expected a number above 0")
+
+
 def require_query_start_loc(query_start_loc: torch.Tensor, num_requests: int) -> None:
     """Raise `InvalidTensor` unless `query_start_loc` is `[num_requests + 1]` int32."""
     require_shape("query_start_loc", query_start_loc, (num_requests + 1,))

@@ -10,6 +10,9 @@ import msgspec
 
 from minivllm_scheduler import FinishReason
 
+GREEDY_TEMPERATURE = 1e-5
+"""Temperatures below this are greedy: dividing logits by less overflows and gains nothing."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineRequest:
@@ -54,6 +57,11 @@ class EngineRequest:
     priority: int = 0
     tenant: str = ""
     cache_salt: str = ""
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether it takes the most probable id of every step."""
+        return self.temperature < GREEDY_TEMPERATURE
 
 
 class AddRequests(msgspec.Struct, frozen=True):

@@ -8,8 +8,6 @@ from typing import Any
 from minivllm_runtime.errors import InvalidParameter
 from minivllm_runtime.json_schema import schema_text
 
-GREEDY_TEMPERATURE = 1e-5
-"""Temperatures below this are greedy: dividing logits by less overflows and gains nothing."""
 MAX_CHOICES = 128
 MAX_STOP_STRINGS = 4
 MAX_LOGPROBS = 20

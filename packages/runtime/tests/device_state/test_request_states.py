@@ -1,6 +1,7 @@
 import torch
 
 from minivllm_runtime.device_state.request_states import RequestStates
+from minivllm_runtime.messages import EngineRequest
 
 
 def test_slots_are_reused_and_release_is_idempotent():
@@ -27,3 +28,27 @@ def test_blocks_are_appended_behind_those_of_admission():
     states.append_blocks("a", [1])
     states.flush()
     assert states.block_tables[0].tolist() == [7, 2, 5, 1]
+
+
+def test_a_slot_has_the_sampling_parameters_of_its_last_request():
+    states = RequestStates(1, 16, 4, torch.device("cpu"))
+    first = EngineRequest(
+        request_id="a", prompt_token_ids=(1,), max_tokens=4, temperature=0.7, top_k=9, seed=3
+    )
+    last = EngineRequest(
+        request_id="b",
+        prompt_token_ids=(1, 2),
+        max_tokens=4,
+        temperature=1e-6,
+        top_p=0.5,
+        min_p=0.25,
+        seed=2**64 - 1,
+        choice=2,
+    )
+    for request in (first, last):
+        states.admit(request.request_id, request.prompt_token_ids, len(request.prompt_token_ids), [7])
+        states.set_sampling(request)
+        states.flush()
+        states.release(request.request_id)
+    assert states.sampling.floats.tolist() == [[0.0, 0.5, 0.25], [0.0, 0.0, 0.0]]
+    assert states.sampling.integers.tolist() == [[0, -1, 2, 2], [0, 0, 0, 0]]

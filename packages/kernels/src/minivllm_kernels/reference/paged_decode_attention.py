@@ -5,7 +5,7 @@ import torch
 from minivllm_kernels.head_norms import HeadNorms
 from minivllm_kernels.reference.paged_prefill_attention import paged_prefill_attention
 from minivllm_kernels.reference.rotate_and_cache import rotate_and_cache
-from minivllm_kernels.tensor_checks import require_paged_attention, require_shape
+from minivllm_kernels.tensor_checks import require_paged_attention, require_scale, require_shape
 
 
 def paged_decode_attention(
@@ -24,7 +24,7 @@ def paged_decode_attention(
         value_cache: as `key_cache`.
         block_tables: `[B, M]` int32; entries past `ceil(context_len / block_size)` are never read.
         context_lens: `[B]` int32, tokens in the cache, the newest included; 0 marks padding: zeros.
-        scale: factor on the scores, usually `D ** -0.5`.
+        scale: factor on the scores, above 0; usually `D ** -0.5`.
 
     Returns:
         `[B, Hq, D]` in the dtype of `query`; the softmax is computed in float32.
@@ -33,6 +33,7 @@ def paged_decode_attention(
         InvalidTensor: The shapes, dtypes or layouts do not fit each other.
     """
     require_paged_attention(query, key_cache, value_cache, block_tables, context_lens)
+    require_scale(scale)
     batch_size = query.shape[0]
     require_shape("context_lens", context_lens, (batch_size,))
     one_query_each = torch.arange(batch_size + 1, dtype=torch.int32, device=query.device)
@@ -63,7 +64,7 @@ def rotate_cache_and_attend(
         value_cache: as `key_cache`.
         block_tables: `[B, M]` int32; entries past `ceil(context_len / block_size)` are never read.
         context_lens: `[B]` int32, tokens of the context, the newest included; 0 marks padding: zeros.
-        scale: factor on the scores, usually `D ** -0.5`.
+        scale: factor on the scores, above 0; usually `D ** -0.5`.
         norms: of the query and key heads; None leaves them as they are.
 
     Returns:

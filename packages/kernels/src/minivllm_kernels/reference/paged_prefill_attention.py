@@ -3,7 +3,7 @@
 import torch
 
 from minivllm_kernels.attention_config import PrefillTiles
-from minivllm_kernels.tensor_checks import require_paged_attention, require_query_start_loc
+from minivllm_kernels.tensor_checks import require_paged_attention, require_query_start_loc, require_scale
 
 
 def paged_prefill_attention(
@@ -28,7 +28,7 @@ def paged_prefill_attention(
         block_tables: `[B, M]` int32; entries past `ceil(context_len / block_size)` are never read.
         query_start_loc: `[B + 1]` int32, from 0 up to T: the first row of each request, then the end.
         context_lens: `[B]` int32, tokens in the cache, the chunk included; 0 marks padding: zeros.
-        scale: factor on the scores, usually `D ** -0.5`.
+        scale: factor on the scores, above 0; usually `D ** -0.5`.
         tiles: not read.
 
     Returns:
@@ -38,6 +38,7 @@ def paged_prefill_attention(
         InvalidTensor: The shapes, dtypes or layouts do not fit each other.
     """
     require_paged_attention(query, key_cache, value_cache, block_tables, context_lens)
+    require_scale(scale)
     require_query_start_loc(query_start_loc, block_tables.shape[0])
     output = torch.zeros_like(query, memory_format=torch.contiguous_format)
     starts = query_start_loc.tolist()

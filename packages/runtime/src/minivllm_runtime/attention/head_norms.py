@@ -1,4 +1,4 @@
-"""RMS norms of query and key heads, for backends whose kernels have none."""
+"""RMS norm by plain operations; and of query and key heads, for backends whose kernels have none."""
 
 from collections.abc import Callable
 

@@ -54,9 +54,9 @@ class TritonStepAttention:
         self._tiles: PrefillTiles | None = None
         max_query_len = max(layout.query_lens)
         if max_query_len > 1:
-            num_tokens = len(layout.slot_mapping)
-            shape = (caches[0][0], num_heads, num_tokens, max_query_len)
-            self._tiles = locate_tiles(layout.query_start_loc, *shape)
+            self._tiles = locate_tiles(
+                layout.query_start_loc, caches[0][0], num_heads, len(layout.slot_mapping), max_query_len
+            )
 
     def attend(
         self, layer_index: int, heads: Tensor, rotary: RotaryTables, norms: HeadNorms | None = None

@@ -7,7 +7,6 @@ import torch
 from minivllm_kernels.sampling_table import SamplingTable
 from minivllm_runtime.device_state.staging import TableWrites
 from minivllm_runtime.messages import EngineRequest
-from minivllm_runtime.sampling_params import GREEDY_TEMPERATURE
 
 
 class RequestStates:
@@ -57,7 +56,7 @@ class RequestStates:
     def set_sampling(self, request: EngineRequest) -> None:
         """Say how an admitted request is sampled where the device draws; see SamplingTable."""
         slot = self._slots[request.request_id]
-        temperature = 0.0 if request.temperature < GREEDY_TEMPERATURE else request.temperature
+        temperature = 0.0 if request.is_greedy else request.temperature
         seed = request.seed - 2**64 if request.seed >= 2**63 else request.seed
         num_prompt_tokens = self._num_prompt_tokens[request.request_id]
         self._new_floats.add(slot, 0, (temperature, request.top_p, request.min_p))

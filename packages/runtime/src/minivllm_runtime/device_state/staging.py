@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import DTypeLike
 from torch import Tensor
 
 
-def host_tensor(numbers: Sequence[Any]) -> Tensor:
-    """An int64 tensor of nested sequences of numbers, made several times faster than by `torch.tensor`."""
-    return torch.from_numpy(np.array(numbers, dtype=np.int64))
+def host_tensor(numbers: Sequence[Any], dtype: DTypeLike = np.int64) -> Tensor:
+    """A tensor of nested sequences of numbers, made several times faster than by `torch.tensor`."""
+    return torch.from_numpy(np.array(numbers, dtype))
 
 
 def upload(host: Tensor, device: torch.device) -> Tensor:
@@ -38,6 +39,7 @@ class TableWrites:
 
     def __init__(self, table: Tensor) -> None:
         self._entries = table.view(-1)
+        self._dtype = table.new_empty(0, device="cpu").numpy().dtype
         self._width = table.shape[1]
         self._places: list[int] = []
         self._values: list[float] = []
@@ -52,8 +54,8 @@ class TableWrites:
         """Send what was added since the last time. No entry may have been added twice."""
         if self._places:
             places = upload(host_tensor(self._places), self._entries.device)
-            values = torch.tensor(self._values, dtype=self._entries.dtype)
-            self._entries.scatter_(0, places, upload(values, self._entries.device))
+            values = upload(host_tensor(self._values, self._dtype), self._entries.device)
+            self._entries.scatter_(0, places, values)
             self.discard()
 
     def discard(self) -> None:

@@ -7,7 +7,6 @@ from torch import Tensor
 
 from minivllm_runtime.device_state.staging import upload
 from minivllm_runtime.messages import EngineRequest
-from minivllm_runtime.sampling_params import GREEDY_TEMPERATURE
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +15,6 @@ class RequestSampling:
 
     Attributes:
         request: As it arrived.
-        is_greedy: Takes the most probable token.
         is_adjusted: Its logits are changed, of some steps at least, before one is drawn.
         uses_penalties: Repetition, presence or frequency.
         stop_ids: [B] int64 on the device, the ids banned until `min_tokens`; None without a `min_tokens`.
@@ -24,7 +22,6 @@ class RequestSampling:
     """
 
     request: EngineRequest
-    is_greedy: bool
     is_adjusted: bool
     uses_penalties: bool
     stop_ids: Tensor | None
@@ -33,7 +30,6 @@ class RequestSampling:
     @classmethod
     def prepare(cls, request: EngineRequest, vocab_size: int, device: torch.device) -> "RequestSampling":
         """Copy the request's lists to the device; ids from `vocab_size` on are never sampled and left out."""
-        is_greedy = request.temperature < GREEDY_TEMPERATURE
         uses_penalties = request.repetition_penalty != 1 or bool(
             request.presence_penalty or request.frequency_penalty
         )
@@ -41,7 +37,6 @@ class RequestSampling:
         stop_ids = sorted(i for i in request.stop_token_ids if i < vocab_size) if request.min_tokens else []
         return cls(
             request=request,
-            is_greedy=is_greedy,
             is_adjusted=uses_penalties or bool(bias or stop_ids) or request.json_schema is not None,
             uses_penalties=uses_penalties,
             stop_ids=upload(torch.tensor(stop_ids), device) if stop_ids else None,

@@ -73,7 +73,7 @@ class SamplingBatch:
             grammars: Those of the rows that have one, each with the index of its row.
         """
         device = states.token_ids.device
-        draws_here = device.type == "cpu" and not all(row.is_greedy for row in rows)
+        draws_here = device.type != "cuda" and not all(row.request.is_greedy for row in rows)
         if not (draws_here or any(row.is_adjusted for row in rows)):
             return cls()
         num_prompt_tokens = [states.num_prompt_tokens(row.request.request_id) for row in rows]
@@ -138,11 +138,11 @@ def _random_draws(
     rows: Sequence[RequestSampling], output_indices: Sequence[int], vocab_size: int
 ) -> RandomDraws:
     # A greedy row's own limits must not slow the others down, nor matter to it.
-    drawing = [row.request for row in rows if not row.is_greedy]
+    drawing = [row.request for row in rows if not row.request.is_greedy]
     requests = [row.request for row in rows]
-    greedy = [row.is_greedy for row in rows]
+    greedy = [row.request.is_greedy for row in rows]
     floats = [
-        [1.0 if row.is_greedy else row.request.temperature for row in rows],
+        [1.0 if row.request.is_greedy else row.request.temperature for row in rows],
         [request.top_p for request in requests],
         [request.min_p for request in requests],
     ]

@@ -118,8 +118,10 @@ class StepSampler:
         Args:
             logits: [1, V], as the model made them.
         """
-        slots = torch.tensor([self._states.padding_slot], device=logits.device)
-        for each in (logits, logits[:, : self._num_ids].float()):
+        # Adjusted logits of one row keep the stride of all that the model made, those of several do not.
+        adjusted = (logits[:, : self._num_ids].float(), logits.new_zeros(2, self._num_ids).float())
+        for each in (logits, *adjusted):
+            slots = torch.full((len(each),), self._states.padding_slot, device=logits.device)
             self.draw(each, slots, torch.ones_like(slots))
 
     def draw(self, logits: Tensor, slots: Tensor, positions: Tensor) -> Tensor:

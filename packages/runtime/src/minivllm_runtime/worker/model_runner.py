@@ -70,7 +70,6 @@ class ModelRunner:
         self._backend = backend
         self._kv_cache = kv_cache
         self._states = states
-        self._num_sampled_ids = num_sampled_ids
         self._sampler = StepSampler(states, num_sampled_ids)
         self._prompt_scorer = PromptScorer(model.compute_logits, num_sampled_ids)
         self.logprobs: Mapping[str, TokenLogprobs] = {}
@@ -200,7 +199,7 @@ class ModelRunner:
         """Sample from hidden [S, H] of the rows that do; the ids are also the next step's input in the states."""
         sampling = [row for row in rows if row.samples]
         if not sampling:
-            return Sampled(hidden.new_empty(0, dtype=torch.int64), None)
+            return Sampled(hidden.new_empty(0, dtype=torch.int64))
         logits = self._model.compute_logits(hidden)
         return self._sampler.sample(logits, sampling, batch.next_slots, batch.next_positions)
 
@@ -214,14 +213,16 @@ class ModelRunner:
     ) -> Sampled:
         """What rows of a replayed graph sample; if any row wants more than a draw of its raw logits, all over again."""
         logits, ids = output
+        request_ids: Sequence[str] = columns.request_ids
         if not all(columns.samples):
             indices = [index for index, samples in enumerate(columns.samples) if samples]
             chosen = upload(torch.tensor(indices, dtype=torch.int64), ids.device)
             rows = [rows[index] for index in indices]
+            request_ids = [row.request_id for row in rows]
             logits, ids = logits[chosen], ids[chosen]
-        if self._sampler.is_complete(columns.request_ids):
-            return Sampled(ids, None)
-        row_slots = self._states.slots([row.request_id for row in rows])
+        if self._sampler.is_complete(request_ids):
+            return Sampled(ids)
+        row_slots = self._states.slots(request_ids)
         places = host_tensor((row_slots, [row.start + row.num_tokens for row in rows]))
         slots, positions = upload(places, ids.device).unbind(0)
         return self._sampler.sample(logits, rows, slots, positions)
