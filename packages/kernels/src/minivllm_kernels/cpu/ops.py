@@ -79,15 +79,16 @@ class CpuOps:
         return output
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
-        """Normalize x [T, H]: x · weight / sqrt(mean(x²) + eps), weight [H] float32."""
-        num_rows, row_size = _rows(x)
+        """Normalize x [..., H]: x · weight / sqrt(mean(x²) + eps), weight [H] float32."""
+        rows = x.reshape(-1, x.shape[-1])
+        num_rows, row_size = _rows(rows)
         _require("weight", weight, torch.float32, (row_size,))
-        output = torch.empty_like(x)
+        output = torch.empty_like(rows)
         self._rms_norm(
-            x.data_ptr(), row_size, weight.data_ptr(), eps, output.data_ptr(), row_size,
+            rows.data_ptr(), row_size, weight.data_ptr(), eps, output.data_ptr(), row_size,
             num_rows, row_size, self._threads,
         )  # fmt: skip
-        return output
+        return output.view(x.shape)
 
     def add_rms_norm(self, x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> Tensor:
         """Add x [T, H] to residual [T, H] in place and return the sum's norm; weight [H] is float32."""

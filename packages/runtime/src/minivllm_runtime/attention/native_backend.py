@@ -49,11 +49,8 @@ class NativeStepAttention:
         """Normalize, rotate, write K and V to the cache, then attend where the blocks lie."""
         layout, pool = self._layout, self._pools[layer_index]
         if norms is not None:
-            normalize_heads(heads, pool.shape[2], norms, self._rms_norm)
+            normalize_heads(heads, pool.shape[2], norms, self._kernels.rms_norm)
         self._kernels.rotate_and_cache(heads, rotary.positions, rotary.cos_sin, layout.slot_mapping, pool)
         return self._kernels.paged_attention(
             heads, pool, layout.block_tables, layout.query_start_loc, layout.context_lens_device, self._scale
         )
-
-    def _rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
-        return self._kernels.rms_norm(x.reshape(-1, x.shape[-1]), weight, eps).view(x.shape)

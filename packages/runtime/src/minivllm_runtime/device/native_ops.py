@@ -20,8 +20,7 @@ class NativeNorm:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Normalize x [..., H]."""
-        rows = x.reshape(-1, x.shape[-1])
-        return self._kernels.rms_norm(rows, self._weight, self._eps).view(x.shape)
+        return self._kernels.rms_norm(x, self._weight, self._eps)
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
         """Add x to residual in place and normalize the sum."""
