@@ -214,14 +214,17 @@ class ModelRunner:
         """What rows of a replayed graph sample; if any row wants more than a draw of its raw logits, all over again."""
         logits, ids = output
         request_ids: Sequence[str] = columns.request_ids
+        chosen = None
         if not all(columns.samples):
             indices = [index for index, samples in enumerate(columns.samples) if samples]
             chosen = upload(torch.tensor(indices, dtype=torch.int64), ids.device)
             rows = [rows[index] for index in indices]
             request_ids = [row.request_id for row in rows]
-            logits, ids = logits[chosen], ids[chosen]
+            ids = ids[chosen]
         if self._sampler.is_complete(request_ids):
             return Sampled(ids)
+        if chosen is not None:  # not earlier: it copies the logits of every row
+            logits = logits[chosen]
         row_slots = self._states.slots(request_ids)
         places = host_tensor((row_slots, [row.start + row.num_tokens for row in rows]))
         slots, positions = upload(places, ids.device).unbind(0)
