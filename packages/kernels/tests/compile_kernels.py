@@ -25,6 +25,7 @@ from minivllm_kernels.sample import sample
 from minivllm_kernels.sampling_table import SamplingTable
 from minivllm_kernels.silu_and_mul import silu_and_mul
 from minivllm_kernels.small_batch_linear import small_batch_linear
+from minivllm_kernels.tensor_checks import MAX_SMALL_BATCH
 
 
 class AbsentGPU:
@@ -86,13 +87,19 @@ def launch_all(dtype: torch.dtype) -> None:
     hidden, weight = torch.zeros(num_tokens, hidden_size, dtype=dtype), torch.ones(hidden_size, dtype=dtype)
     rms_norm(hidden, weight, 1e-5)
     add_rms_norm(hidden, hidden.clone(), weight, 1e-5)
+    add_rms_norm(torch.zeros(4, *hidden.shape), hidden, weight, 1e-5)
     silu_and_mul(hidden)
     for bias in (None, hidden[0]):
         gemv(hidden[:1], hidden.new_zeros(hidden_size, hidden_size), bias)
 
     token_ids = torch.zeros(9, 512, dtype=torch.int64)
-    if driver.active.get_current_target().arch >= 80:
-        small_batch_linear(hidden, hidden.new_zeros(hidden_size, hidden_size), hidden[0])
+    if driver.active.get_current_target().arch == 90:
+        square = hidden.new_zeros(hidden_size, hidden_size)
+        for num_rows in (1, 16, 17, 33, MAX_SMALL_BATCH):
+            for num_splits in (None, 4):
+                small_batch_linear(
+                    hidden.new_zeros(num_rows, hidden_size), square, hidden[0], num_splits=num_splits
+                )
 
     table = SamplingTable(torch.zeros(9, 3), torch.zeros(9, 4, dtype=torch.int64))
     for logits in (hidden.new_zeros(num_tokens, 32_000), torch.zeros(num_tokens, 32_000)):

@@ -32,7 +32,7 @@ def test_every_kernel_compiles_and_fits(capability, max_shared_bytes):
     compiled = compile_by("compile_kernels.py", capability)
     sources = Path(minivllm_kernels.__file__).parent.glob("*.py")
     expected = {name for path in sources for name in KERNEL.findall(path.read_text())}
-    if capability == "75":
+    if capability != "90":
         expected -= {"_small_batch_kernel"}
     assert {name for name, _, _ in compiled} == expected
     assert max(shared_bytes for _, shared_bytes, _ in compiled) <= max_shared_bytes

@@ -34,6 +34,35 @@ def test_add_rms_norm_equals_the_twin(device, poisoned, shape, dtype, tolerance)
     assert torch.equal(x, before)
 
 
+@pytest.mark.parametrize("num_parts", [1, 2, 4, 7])
+@pytest.mark.parametrize(("dtype", "tolerance"), TOLERANCES)
+def test_add_rms_norm_adds_parts_first(device, poisoned, num_parts, dtype, tolerance):
+    parts = torch.randn((num_parts, 3, 2 * 80), device=device)[:, :, 80:]
+    residual = torch.randn((3, 80), device=device).to(dtype)
+    weight = torch.randn(80, device=device).to(dtype)
+    twin_residual, whole_residual = residual.clone(), residual.clone()
+    with poisoned():
+        normed = add_rms_norm(parts, residual, weight, 1e-5)
+    expected = reference.add_rms_norm(parts, twin_residual, weight, 1e-5)
+    torch.testing.assert_close((normed, residual), (expected, twin_residual), atol=2 * tolerance, rtol=2 * tolerance)
+    whole = add_rms_norm(sum(parts).to(dtype), whole_residual, weight, 1e-5)
+    torch.testing.assert_close((normed, residual), (whole, whole_residual), atol=2 * tolerance, rtol=2 * tolerance)
+
+
+@pytest.mark.parametrize("op", [add_rms_norm, reference.add_rms_norm])
+def test_refuses_parts_that_are_not_sums_in_single_precision(device, op):
+    residual, weight = (
+        torch.zeros((2, 8), device=device, dtype=torch.float16),
+        torch.ones(8, device=device).half(),
+    )
+    with pytest.raises(InvalidTensor, match=r"x has dtype torch.float16, expected torch.float32"):
+        op(torch.zeros((2, 2, 8), device=device, dtype=torch.float16), residual, weight, 1e-5)
+    with pytest.raises(InvalidTensor, match=r"x has shape \(0, 2, 8\), expected at least 1 part"):
+        op(torch.zeros((0, 2, 8), device=device), residual, weight, 1e-5)
+    with pytest.raises(InvalidTensor, match=r"residual has shape \(2, 8\), expected \(3, 8\)"):
+        op(torch.zeros((2, 3, 8), device=device), residual, weight, 1e-5)
+
+
 def test_eps_keeps_a_row_of_zeros_at_zero(device):
     assert not rms_norm(torch.zeros((2, 8), device=device), torch.ones(8, device=device), 1e-5).any()
 

@@ -3,26 +3,31 @@ import torch
 
 from minivllm_kernels.errors import InvalidTensor
 from minivllm_kernels.reference import small_batch_linear as reference
-from minivllm_kernels.small_batch_linear import runs_small_batches, small_batch_linear
+from minivllm_kernels.small_batch_linear import max_small_batch, num_k_splits, small_batch_linear
 
 TOLERANCES = [(torch.float16, 2**-10), (torch.bfloat16, 2**-7)]
-SHAPES = [(1, 1), (3, 80), (33, 1500), (100, 5000), (2560, 2048), (2048, 5632), (11264, 2048), (151936, 1024)]
+SHAPES = [(1, 8), (3, 80), (33, 1504), (100, 5000), (2560, 2048), (2048, 5632), (11264, 2048), (151936, 1024)]
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(
-    not (torch.cuda.is_available() and runs_small_batches(torch.device("cuda"), torch.float16)),
-    reason="needs a GPU of compute capability 8.0",
-)
+def needs_hopper(test):
+    runs = torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
+    return pytest.mark.gpu(pytest.mark.skipif(not runs, reason="needs a GPU of compute capability 9.0")(test))
+
+
+def operands(num_tokens, num_rows, row_size, dtype):
+    """x is a view of wider rows that end in NaN."""
+    wide = torch.randn((num_tokens, row_size + 8), device="cuda").to(dtype)
+    wide[:, row_size:] = float("nan")
+    return wide[:, :row_size], torch.randn((num_rows, row_size), device="cuda").to(dtype)
+
+
+@needs_hopper
 @pytest.mark.parametrize("with_bias", [False, True])
-@pytest.mark.parametrize("num_tokens", [0, 1, 2, 5, 8])
+@pytest.mark.parametrize("num_tokens", [0, 1, 2, 8, 16, 17, 33, 64, 65, 128])
 @pytest.mark.parametrize(("num_rows", "row_size"), SHAPES)
 @pytest.mark.parametrize(("dtype", "tolerance"), TOLERANCES)
 def test_equals_the_twin(poisoned, num_tokens, num_rows, row_size, with_bias, dtype, tolerance):
-    wide = torch.randn((num_tokens, row_size + 3), device="cuda").to(dtype)
-    wide[:, row_size:] = float("nan")
-    x = wide[:, :row_size]
-    weight = torch.randn((num_rows, row_size), device="cuda").to(dtype)
+    x, weight = operands(num_tokens, num_rows, row_size, dtype)
     bias = torch.randn(num_rows, device="cuda").to(dtype) if with_bias else None
     with poisoned():
         output = small_batch_linear(x, weight, bias)
@@ -30,19 +35,47 @@ def test_equals_the_twin(poisoned, num_tokens, num_rows, row_size, with_bias, dt
     torch.testing.assert_close(output, expected, atol=1e-3 * row_size**0.5, rtol=tolerance)
 
 
+@needs_hopper
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize("num_tokens", [0, 1, 16, 33, 128])
+@pytest.mark.parametrize("num_splits", [1, 2, 3, 4, 50])
+@pytest.mark.parametrize(("num_rows", "row_size"), SHAPES[:-2])
+def test_parts_add_up_to_the_product(poisoned, num_tokens, num_rows, row_size, num_splits, with_bias):
+    x, weight = operands(num_tokens, num_rows, row_size, torch.float16)
+    bias = torch.randn(num_rows, device="cuda").half() if with_bias else None
+    with poisoned():
+        parts = small_batch_linear(x, weight, bias, num_splits=num_splits)
+    assert parts.shape == (num_splits, num_tokens, num_rows)
+    expected = reference.small_batch_linear(x, weight, bias, num_splits=num_splits)
+    torch.testing.assert_close(parts.sum(0), expected.sum(0), atol=1e-4 * row_size**0.5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("num_tokens", [1, 16, 64, 128])
+@pytest.mark.parametrize(("num_rows", "row_size"), SHAPES)
+def test_splits_fill_the_device_and_leave_each_something_to_do(num_tokens, num_rows, row_size):
+    weight = torch.empty((num_rows, row_size), device="meta")
+    splits = num_k_splits(num_tokens, weight)
+    assert splits in (1, 2, 4)
+    tiles = -(-num_rows // 64) * -(-num_tokens // 64)
+    assert splits == 1 or (splits * tiles <= 132 and row_size / splits >= 128)
+
+
 @pytest.mark.parametrize("op", [small_batch_linear, reference.small_batch_linear])
 @pytest.mark.parametrize(
-    ("num_tokens", "dtype", "message"),
+    ("num_tokens", "row_size", "dtype", "num_splits", "message"),
     [
-        (9, torch.float16, "x has 9 rows, expected at most 8"),
-        (2, torch.float32, "x has dtype torch.float32, expected torch.float16 or torch.bfloat16"),
+        (129, 8, torch.float16, None, "x has 129 rows, expected at most 128"),
+        (2, 8, torch.float32, None, "x has dtype torch.float32, expected torch.float16 or torch.bfloat16"),
+        (2, 12, torch.float16, None, "x has rows that do not begin at multiples of 16 bytes"),
+        (2, 8, torch.float16, 0, "num_splits is 0, expected at least 1"),
     ],
 )
-def test_refuses_large_batches_and_single_precision(op, num_tokens, dtype, message):
+def test_refuses_what_it_cannot_multiply(op, num_tokens, row_size, dtype, num_splits, message):
+    x, weight = torch.zeros((num_tokens, row_size), dtype=dtype), torch.zeros((4, row_size), dtype=dtype)
     with pytest.raises(InvalidTensor, match=message):
-        op(torch.zeros((num_tokens, 8), dtype=dtype), torch.zeros((4, 8), dtype=dtype))
+        op(x, weight, num_splits=num_splits)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
 def test_a_cpu_runs_no_small_batches(dtype):
-    assert not runs_small_batches(torch.device("cpu"), dtype)
+    assert max_small_batch(torch.zeros((4, 8), dtype=dtype)) == 0

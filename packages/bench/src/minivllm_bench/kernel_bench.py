@@ -16,7 +16,7 @@ from minivllm_bench.attention_peers import AttentionShape, attention_peers
 from minivllm_runtime.attention.rotary import RotaryTables
 from minivllm_runtime.attention.step_attention import BatchLayout
 from minivllm_runtime.device.choose_ops import choose_ops
-from minivllm_runtime.device.interface import DeviceOps
+from minivllm_runtime.device.interface import DeviceOps, Projection
 from minivllm_runtime.model_config import ModelConfig
 from minivllm_scheduler.simulation import DeviceSheet
 
@@ -132,13 +132,15 @@ class _Bench:
         shape = self._shape
         hidden, heads = shape.hidden_size, (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim
         for num_rows in rows:
-            yield self._product("qkv", num_rows, heads, hidden)
-            yield self._product("o", num_rows, hidden, shape.num_heads * shape.head_dim)
+            yield self._product("qkv", num_rows, heads, hidden, self._ops.linear)
             yield self._product(
-                "gate, up and silu", num_rows, 2 * shape.intermediate_size, hidden, gated=True
+                "o", num_rows, hidden, shape.num_heads * shape.head_dim, self._ops.residual_linear
             )
-            yield self._product("down", num_rows, hidden, shape.intermediate_size)
-            yield self._product("head", num_rows, shape.vocab_size, hidden)
+            yield self._product(
+                "gate, up and silu", num_rows, 2 * shape.intermediate_size, hidden, self._ops.gated_linear
+            )
+            yield self._product("down", num_rows, hidden, shape.intermediate_size, self._ops.residual_linear)
+            yield self._product("head", num_rows, shape.vocab_size, hidden, self._ops.linear)
             yield self._norm(num_rows)
         for context in contexts:
             for num_rows in rows:
@@ -152,14 +154,19 @@ class _Bench:
         return torch.randn(shape, dtype=self._dtype, device="cuda")
 
     def _product(
-        self, name: str, num_rows: int, num_outputs: int, num_inputs: int, *, gated: bool = False
+        self,
+        name: str,
+        num_rows: int,
+        num_outputs: int,
+        num_inputs: int,
+        bind: Callable[[Tensor, None], Projection],
     ) -> _Case:
         def make() -> Callable[[], object]:
             weight, x = self._random(num_outputs, num_inputs), self._random(num_rows, num_inputs)
-            project = (self._ops.gated_linear if gated else self._ops.linear)(weight, None)
+            project = bind(weight, None)
             return lambda: project(x)
 
-        width = num_outputs // 2 if gated else num_outputs
+        width = num_outputs // 2 if bind == self._ops.gated_linear else num_outputs
         elements = num_outputs * num_inputs + num_rows * (num_inputs + width)
         flops = 2 * num_rows * num_outputs * num_inputs
         return _Case(f"{name}, {num_rows} rows", elements * self._dtype.itemsize, flops, make)

@@ -25,8 +25,11 @@ from minivllm_kernels.tensor_checks import (
     require_shape,
 )
 
-# Programs that fill the largest GPUs twice over.
-_TARGET_PROGRAMS = 256
+# Programs that fill the largest GPUs twice over; and those that even out contexts of different lengths, too.
+_FILLING_PROGRAMS = 256
+_EVEN_PROGRAMS = 1024
+# More are not worth it for the sake of evenness.
+_EVEN_SPLITS = 8
 # A shorter split is not worth its merge.
 _MIN_SPLIT_TOKENS = 256
 _MAX_SPLITS = 32
@@ -159,13 +162,15 @@ def _attend(
 
 
 def num_kv_splits(num_rows: int, max_context_len: int) -> int:
-    """Parts to cut each context into: a power of two, 1 where the rows alone fill the device.
+    """Parts to cut each context into: a power of two, 1 where the rows alone fill the device evenly.
 
     Args:
         num_rows: requests × KV heads.
         max_context_len: tokens that a block table can hold.
     """
-    wanted = min(_TARGET_PROGRAMS // max(num_rows, 1), max_context_len // _MIN_SPLIT_TOKENS, _MAX_SPLITS)
+    num_rows = max(num_rows, 1)
+    wanted = max(_FILLING_PROGRAMS // num_rows, min(_EVEN_PROGRAMS // num_rows, _EVEN_SPLITS))
+    wanted = min(wanted, max_context_len // _MIN_SPLIT_TOKENS, _MAX_SPLITS)
     return 1 << max(wanted, 1).bit_length() - 1
 
 
@@ -221,7 +226,8 @@ def _attend_split_kernel(
             value_ptr = key_ptr + tl.num_programs(1) * heads_strides[1]
             _write_newest(key_ptr, value_ptr, key_norm, angle_ptr, context_len, cache, BLOCK_SIZE, HEAD_DIM)
     positions = tl.full((TILE_ROWS,), context_len - 1, tl.int32)
-    seen = (begin, end, end)
+    # All tiles are masked: a last one apart from the rest would be loaded only when they are done.
+    seen = (begin, begin, end)
     partial, log_sum_exp = attend_context(
         query, positions, seen, cache, scale_log2, BLOCK_SIZE, HEAD_DIM, TILE_KV, TILE_KV, WIDEN_DOT
     )

@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 
 from minivllm_kernels.early_launch import early_launch, let_next_start, wait_for_inputs
-from minivllm_kernels.tensor_checks import require_dense_rows, require_dtype, require_ndim, require_shape
+from minivllm_kernels.tensor_checks import require_dense_rows, require_dtype, require_residual, require_shape
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
@@ -46,34 +46,33 @@ def add_rms_norm(x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, 
     """Add `x` to the residual stream in place and normalize the sum, in one pass over both.
 
     Args:
-        x: `[T, H]`.
-        residual: `[T, H]`, dtype of `x`; becomes the sum, rounded to its dtype before it is normalized.
-        weight: `[H]`, dtype of `x`.
+        x: `[T, H]`; or `[S, T, H]` float32, S parts of it (`small_batch_linear`): their sum is rounded, then added.
+        residual: `[T, H]`, dtype of `x` if that is whole; becomes the sum, rounded before it is normalized.
+        weight: `[H]`, dtype of `residual`.
         eps: added to the mean square.
 
     Returns:
-        `[T, H]`, contiguous, the normalized sum.
+        `[T, H]`, contiguous, the normalized sum, in the dtype of `residual`.
 
     Raises:
         InvalidTensor: The shapes, dtypes or layouts do not fit each other.
     """
-    require_ndim("x", x, 2)
-    require_shape("residual", residual, tuple(x.shape))
-    require_shape("weight", weight, (x.shape[1],))
-    for name, tensor in (("residual", residual), ("weight", weight)):
-        require_dtype(name, tensor, x.dtype)
+    require_residual(x, residual, weight)
     for name, tensor in (("x", x), ("residual", residual)):
         require_dense_rows(name, tensor)
-    normed = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    num_rows, hidden_size = x.shape
+    normed = torch.empty(residual.shape, dtype=residual.dtype, device=residual.device)
+    num_rows, hidden_size = residual.shape
+    num_parts = x.shape[0] if x.ndim == 3 else 1
     _add_rms_norm_kernel[(num_rows,)](
         normed,
         x,
         residual,
         weight,
+        x.stride(-2),
         x.stride(0),
         residual.stride(0),
         eps,
+        NUM_PARTS=num_parts,
         HIDDEN_SIZE=hidden_size,
         num_warps=_num_warps(hidden_size),
         **early_launch(x.device),
@@ -123,8 +122,10 @@ def _add_rms_norm_kernel(
     residual_ptr,
     weight_ptr,
     stride_x_row,
+    stride_x_part,
     stride_residual_row,
     eps,
+    NUM_PARTS: tl.constexpr,
     HIDDEN_SIZE: tl.constexpr,
     EARLY: tl.constexpr,
 ):
@@ -135,9 +136,13 @@ def _add_rms_norm_kernel(
     let_next_start(EARLY)
     weight = tl.load(weight_ptr + dims, mask=mask, other=0.0)
     wait_for_inputs(EARLY)
-    x = tl.load(x_ptr + row * stride_x_row + dims, mask=mask, other=0.0)
+    x_ptr += row * stride_x_row
+    x = tl.load(x_ptr + dims, mask=mask, other=0.0).to(tl.float32)
+    for part in tl.static_range(1, NUM_PARTS):
+        x += tl.load(x_ptr + part * stride_x_part + dims, mask=mask, other=0.0)
     residual = tl.load(residual_ptr + row * stride_residual_row + dims, mask=mask, other=0.0)
-    total = (x.to(tl.float32) + residual.to(tl.float32)).to(x.dtype)
+    # A sum of parts is rounded as a whole product is.
+    total = (x.to(residual.dtype).to(tl.float32) + residual.to(tl.float32)).to(residual.dtype)
     tl.store(residual_ptr + row * stride_residual_row + dims, total, mask=mask)
     normed = _normalize(total, weight, eps, HIDDEN_SIZE)
     tl.store(normed_ptr + row * HIDDEN_SIZE + dims, normed, mask=mask)

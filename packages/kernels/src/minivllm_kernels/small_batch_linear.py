@@ -1,12 +1,13 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
-"""Matrix product for a few rows: the projections of a step with 2 to 8 tokens.
+"""Matrix product for the projections of a step with 2 to 128 tokens.
 
-Nothing but reading the weight takes time, as for one row, but the arithmetic needs tensor cores. Their operands are
-fed from registers: 16 bytes of a weight row in a thread are its part of an `mma` operand as they are, since it does not
-matter to a sum which column of K is which, as long as both operands agree. So loads take no detour through shared
-memory, and the first of them are in flight while the kernel before still runs.
+Reading the weight takes the time, so all that counts is how much of it is on its way. A program multiplies 64 rows of
+the weight by a tile of tokens. Hopper's copy engine (TMA) moves tiles of both into a ring in shared memory, from where
+the tensor cores read them (wgmma); the first tiles of the weight are requested before the kernel in front has ended.
+A weight of few rows gives fewer programs than there are multiprocessors: then K is cut as well, and whoever reads the
+product adds the parts, at no launch of its own (`add_rms_norm`).
 
-Written in Gluon, Triton's lower level, where a load names its layout. There is no interpreter for that.
+Written in Gluon, Triton's lower level, where a program says itself what is copied when. There is no interpreter for it.
 """
 
 from functools import lru_cache
@@ -16,149 +17,225 @@ import torch
 import triton
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.ampere import mma_v2
+from triton.experimental.gluon.language.nvidia.hopper import (
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_init,
+    warpgroup_mma_wait,
+)
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from minivllm_kernels.early_launch import early_launch
-from minivllm_kernels.tensor_checks import MAX_SMALL_BATCH, require_small_batch
+from minivllm_kernels.tensor_checks import MAX_SMALL_BATCH, require_small_batch, require_splits
 
-_ROWS = 16
-"""Rows of the weight in a program: the height of an `mma`."""
+_TILE_ROWS = 64
+"""Rows of the weight in a program: the height of a wgmma."""
+_TILE_K = 128
+_MAX_TILE_TOKENS = 64
+_NUM_WARPS = 4
+"""One warpgroup."""
+_PROGRAMS_AT_ONCE = 132
+"""Multiprocessors of an H100 or H200."""
+_SHARED_BYTES = 208 * 1024
+"""Of the 227 KiB of a multiprocessor."""
+_MANY_ROWS = 8192
+_MAX_SPLITS = 4
 
 
-class SmallBatchConfig(NamedTuple):
-    """Elements of a row that a warp reads at once, and warps, which share K."""
+class SmallBatchPlan(NamedTuple):
+    """How a product is dealt out.
 
-    tile_k: int
-    num_warps: int
+    Attributes:
+        tile_tokens: Tokens in a program.
+        num_stages: Tiles of K in its ring.
+        tiles_per_split: Tiles of K that a program sums.
+    """
+
+    tile_tokens: int
+    num_stages: int
+    tiles_per_split: int
 
 
-FEW_ROWS = SmallBatchConfig(tile_k=256, num_warps=8)
-MANY_ROWS = SmallBatchConfig(tile_k=128, num_warps=4)
+def max_small_batch(weight: torch.Tensor) -> int:
+    """Tokens up to which `small_batch_linear` is the fastest product with `weight` `[N, K]` (`PERFORMANCE.md`).
 
-
-def small_batch_config(num_rows: int) -> SmallBatchConfig:
-    """What measured best on an H200 for a weight of so many rows (`PERFORMANCE.md`)."""
-    return FEW_ROWS if num_rows < 4096 else MANY_ROWS
+    0 where it does not run: it needs a GPU of compute capability 9.0, half precision and rows of whole 16 bytes.
+    """
+    if not (_has_wgmma(weight.device) and weight.dtype in (torch.float16, torch.bfloat16)):
+        return 0
+    if weight.shape[1] % 8 or weight.data_ptr() % 16:
+        return 0
+    return MAX_SMALL_BATCH if weight.shape[0] < _MANY_ROWS else MAX_SMALL_BATCH // 2
 
 
 @lru_cache
-def runs_small_batches(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether `small_batch_linear` runs there: on a GPU of compute capability 8.0 or more, in half precision."""
-    return (
-        device.type == "cuda"
-        and dtype in (torch.float16, torch.bfloat16)
-        and torch.cuda.get_device_capability(device) >= (8, 0)
-    )
+def _has_wgmma(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) == (9, 0)
+
+
+def num_k_splits(num_tokens: int, weight: torch.Tensor) -> int:
+    """Parts to cut K into so that a product with `weight` `[N, K]` fills the device: 1, 2 or 4."""
+    num_rows, row_size = weight.shape
+    programs = triton.cdiv(num_rows, _TILE_ROWS) * triton.cdiv(num_tokens, _tile_tokens(num_tokens))
+    splits = 1
+    while splits < _MAX_SPLITS and 2 * splits * programs <= _PROGRAMS_AT_ONCE:
+        splits *= 2
+    return min(splits, max(int(triton.cdiv(row_size, _TILE_K)) // 2, 1))
 
 
 def small_batch_linear(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *, num_splits: int | None = None
 ) -> torch.Tensor:
-    """Multiply a few vectors by a matrix, where `runs_small_batches`.
+    """Multiply a few vectors by a matrix, where `max_small_batch` is above 0.
 
     Args:
-        x: `[T, K]`, T at most `MAX_SMALL_BATCH`, float16 or bfloat16; rows of any stride.
+        x: `[T, K]`, T at most `MAX_SMALL_BATCH`, float16 or bfloat16; rows of any stride of whole 16 bytes.
         weight: `[N, K]`, dtype of `x`, contiguous.
         bias: `[N]`, dtype of `x`.
+        num_splits: S parts of K whose products the caller adds; None: the whole sum is wanted.
 
     Returns:
-        `[T, N]`, x · weightᵀ (+ bias), summed in float32 and rounded once to the dtype of `x`.
+        `[T, N]`, x · weightᵀ (+ bias), summed in float32 and rounded once to the dtype of `x`; or `[S, T, N]` float32,
+        a sum for each part, to the first of which `bias` is added.
 
     Raises:
         InvalidTensor: The shapes, dtypes or layouts do not fit each other, or `x` has too many rows.
     """
     require_small_batch(x, weight, bias)
-    num_tokens = x.shape[0]
-    num_rows, row_size = weight.shape
-    config = small_batch_config(num_rows)
-    output = torch.empty((num_tokens, num_rows), dtype=x.dtype, device=x.device)
-    _small_batch_kernel[(triton.cdiv(num_rows, _ROWS),)](
+    require_splits(num_splits)
+    num_tokens, num_rows = x.shape[0], weight.shape[0]
+    if num_splits is None:
+        output = torch.empty((num_tokens, num_rows), dtype=x.dtype, device=x.device)
+    else:
+        output = torch.empty((num_splits, num_tokens, num_rows), dtype=torch.float32, device=x.device)
+    if num_tokens == 0:
+        return output
+    splits = num_splits or 1
+    plan = _plan(num_tokens, weight, splits)
+    grid = (triton.cdiv(num_rows, _TILE_ROWS), triton.cdiv(num_tokens, plan.tile_tokens), splits)
+    _small_batch_kernel[grid](
         output,
-        x,
-        weight,
+        _descriptor(weight, _TILE_ROWS),
+        _descriptor(x, plan.tile_tokens),
         bias,
         num_tokens,
         num_rows,
-        x.stride(0),
-        ROW_SIZE=row_size,
-        TOKENS=MAX_SMALL_BATCH,
-        ROWS=_ROWS,
-        TILE_K=config.tile_k,
-        WARPS=config.num_warps,
-        num_warps=config.num_warps,
+        plan.tiles_per_split,
+        STAGES=plan.num_stages,
+        num_warps=_NUM_WARPS,
         **early_launch(x.device),
     )
     return output
 
 
-@gluon.jit(do_not_specialize=["num_tokens"])
+def _tile_tokens(num_tokens: int) -> int:
+    return min(max(int(triton.next_power_of_2(num_tokens)), 16), _MAX_TILE_TOKENS)
+
+
+def _plan(num_tokens: int, weight: torch.Tensor, num_splits: int) -> SmallBatchPlan:
+    num_rows, row_size = weight.shape
+    tokens = _tile_tokens(num_tokens)
+    programs = triton.cdiv(num_rows, _TILE_ROWS) * triton.cdiv(num_tokens, tokens) * num_splits
+    # Two programs share a multiprocessor where there are more of them than that.
+    shared_bytes = _SHARED_BYTES if programs <= _PROGRAMS_AT_ONCE else _SHARED_BYTES // 2
+    num_stages = shared_bytes // ((_TILE_ROWS + tokens) * _TILE_K * weight.element_size())
+    num_tiles = triton.cdiv(triton.cdiv(row_size, _TILE_K), num_splits)
+    return SmallBatchPlan(tokens, min(num_stages, num_tiles), num_tiles)
+
+
+def _descriptor(tensor: torch.Tensor, num_rows: int) -> TensorDescriptor:
+    """What the copy engine needs to know to copy tiles of `num_rows` rows, with zeros past the edges."""
+    shape = [num_rows, _TILE_K]
+    dtype = gl.float16 if tensor.dtype == torch.float16 else gl.bfloat16
+    return TensorDescriptor.from_tensor(tensor, shape, gl.NVMMASharedLayout.get_default_for(shape, dtype))
+
+
+@gluon.jit(do_not_specialize=["num_tokens", "num_tiles"])
 def _small_batch_kernel(
     output_ptr,
-    x_ptr,
-    weight_ptr,
+    weight_desc,
+    x_desc,
     bias_ptr,
     num_tokens,
     num_rows,
-    stride_x,
-    ROW_SIZE: gl.constexpr,
-    TOKENS: gl.constexpr,
-    ROWS: gl.constexpr,
-    TILE_K: gl.constexpr,
-    WARPS: gl.constexpr,
+    num_tiles,
+    STAGES: gl.constexpr,
     EARLY: gl.constexpr,
 ):
-    """One program computes ROWS columns of the output; each warp sums over tiles of K of its own."""
-    sums: gl.constexpr = gl.NVMMADistributedLayout(
-        version=[2, 0], warps_per_cta=[WARPS, 1, 1], instr_shape=[1, 16, 8]
-    )
-    # 8 elements, or 16 bytes, of K side by side in a thread.
-    left: gl.constexpr = gl.DotOperandLayout(0, sums, 8)
-    right: gl.constexpr = gl.DotOperandLayout(1, sums, 8)
-    ROUND: gl.constexpr = WARPS * TILE_K
+    """One program sums `num_tiles` tiles of K for a tile of rows and tokens."""
+    ROWS: gl.constexpr = weight_desc.block_shape[0]
+    TOKENS: gl.constexpr = x_desc.block_shape[0]
+    TILE_K: gl.constexpr = x_desc.block_shape[1]
     if EARLY:
         gdc_launch_dependents()
-    first_row = gl.program_id(0) * ROWS
-    rows = first_row + _axis(ROWS, 1, left)
-    weight_k = _axis(WARPS, 0, left) * TILE_K + _axis(TILE_K, 2, left)
-    # 64 bits: row × K passes 2^31 in the head of a large vocabulary.
-    weight_ptrs = weight_ptr + rows.to(gl.int64) * ROW_SIZE + weight_k
-    row_mask = rows < num_rows
-    tokens = _axis(TOKENS, 2, right)
-    x_k = _axis(WARPS, 0, right) * TILE_K + _axis(TILE_K, 1, right)
-    x_ptrs = x_ptr + tokens * stride_x + x_k
+    weights = gl.allocate_shared_memory(weight_desc.dtype, [STAGES, ROWS, TILE_K], weight_desc.layout)
+    xs = gl.allocate_shared_memory(x_desc.dtype, [STAGES, TOKENS, TILE_K], x_desc.layout)
+    ready = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    for stage in gl.static_range(STAGES):
+        mbarrier.init(ready.index(stage), count=1)
+    split = gl.program_id(2)
+    first_row, first_token, first_k = (
+        gl.program_id(0) * ROWS,
+        gl.program_id(1) * TOKENS,
+        split * num_tiles * TILE_K,
+    )
 
-    # Two rounds of the weight are always in flight.
-    weight = gl.load(weight_ptrs, mask=row_mask & (weight_k < ROW_SIZE), other=0.0)
-    following = weight
-    if ROUND < ROW_SIZE:
-        following = gl.load(weight_ptrs + ROUND, mask=row_mask & (weight_k < ROW_SIZE - ROUND), other=0.0)
+    for stage in gl.static_range(STAGES):
+        wanted = stage < num_tiles
+        _expect(ready.index(stage), weight_desc, x_desc, wanted)
+        at = [first_row, first_k + stage * TILE_K]
+        tma.async_copy_global_to_shared(weight_desc, at, ready.index(stage), weights.index(stage), wanted)
     if EARLY:
         gdc_wait()
-    sums_by_warp = gl.zeros([WARPS, ROWS, TOKENS], gl.float32, sums)
-    for first in gl.static_range(0, ROW_SIZE, ROUND):
-        x = gl.load(x_ptrs + first, mask=(tokens < num_tokens) & (x_k < ROW_SIZE - first), other=0.0)
-        sums_by_warp = mma_v2(weight, x, sums_by_warp)
-        weight = following
-        if first + 2 * ROUND < ROW_SIZE:
-            mask = row_mask & (weight_k < ROW_SIZE - first - 2 * ROUND)
-            following = gl.load(weight_ptrs + first + 2 * ROUND, mask=mask, other=0.0)
-    output = gl.sum(sums_by_warp, 0)
+    for stage in gl.static_range(STAGES):
+        at = [first_token, first_k + stage * TILE_K]
+        tma.async_copy_global_to_shared(x_desc, at, ready.index(stage), xs.index(stage), stage < num_tiles)
 
-    flat: gl.constexpr = gl.SliceLayout(0, sums)
-    out_rows = first_row + gl.expand_dims(gl.arange(0, ROWS, layout=gl.SliceLayout(1, flat)), 1)
-    out_tokens = gl.expand_dims(gl.arange(0, TOKENS, layout=gl.SliceLayout(0, flat)), 0)
+    sums: gl.constexpr = gl.NVMMADistributedLayout(
+        version=[3, 0], warps_per_cta=[gl.num_warps(), 1], instr_shape=[16, TOKENS, 16]
+    )
+    product = warpgroup_mma_init(gl.zeros([ROWS, TOKENS], gl.float32, sums))
+    for tile in range(num_tiles):
+        current = tile % STAGES
+        mbarrier.wait(ready.index(current), (tile // STAGES) & 1)
+        product = warpgroup_mma_wait(num_outstanding=0, deps=(product,))
+        # The tile before this one is used up: its place takes one that is still to come.
+        following = tile - 1 + STAGES
+        refill = (tile > 0) & (following < num_tiles)
+        place = following % STAGES
+        k = first_k + following * TILE_K
+        _expect(ready.index(place), weight_desc, x_desc, refill)
+        tma.async_copy_global_to_shared(
+            weight_desc, [first_row, k], ready.index(place), weights.index(place), refill
+        )
+        tma.async_copy_global_to_shared(x_desc, [first_token, k], ready.index(place), xs.index(place), refill)
+        product = warpgroup_mma(
+            weights.index(current), xs.index(current).permute((1, 0)), product, is_async=True
+        )
+    product = warpgroup_mma_wait(num_outstanding=0, deps=(product,))
+    for stage in gl.static_range(STAGES):
+        mbarrier.invalidate(ready.index(stage))
+    _store_product(output_ptr, product, bias_ptr, first_row, first_token, split, num_tokens, num_rows)
+
+
+@gluon.jit
+def _store_product(output_ptr, product, bias_ptr, first_row, first_token, split, num_tokens, num_rows):
+    """Write a tile of the product, to which the first split adds the bias."""
+    # 4 rows side by side in a thread, 64 in half a warp: whole lines of the output.
+    lines: gl.constexpr = gl.BlockedLayout([4, 1], [16, 2], [1, gl.num_warps()], [0, 1])
+    output = gl.convert_layout(product, lines)
+    rows = first_row + gl.arange(0, product.shape[0], layout=gl.SliceLayout(1, lines))[:, None]
+    tokens = first_token + gl.arange(0, product.shape[1], layout=gl.SliceLayout(0, lines))[None, :]
     if bias_ptr is not None:
-        output += gl.load(bias_ptr + out_rows, mask=out_rows < num_rows, other=0.0).to(gl.float32)
-    mask = (out_rows < num_rows) & (out_tokens < num_tokens)
-    output_ptrs = output_ptr + out_tokens * num_rows + out_rows
+        output += gl.load(bias_ptr + rows, mask=(rows < num_rows) & (split == 0), other=0.0).to(gl.float32)
+    output_ptrs = output_ptr + (split * num_tokens + tokens) * num_rows + rows
+    mask = (rows < num_rows) & (tokens < num_tokens)
     gl.store(output_ptrs, output.to(output_ptr.dtype.element_ty), mask=mask)
 
 
 @gluon.jit
-def _axis(SIZE: gl.constexpr, AXIS: gl.constexpr, LAYOUT: gl.constexpr):
-    """0, 1, ... SIZE - 1 along one axis of a three-dimensional layout; the others have length 1."""
-    FIRST: gl.constexpr = 1 if AXIS == 0 else 0
-    SECOND: gl.constexpr = 1 if AXIS == 2 else 2
-    numbers = gl.arange(0, SIZE, layout=gl.SliceLayout(FIRST, gl.SliceLayout(SECOND, LAYOUT)))
-    return gl.expand_dims(gl.expand_dims(numbers, FIRST), SECOND)
+def _expect(ready, weight_desc, x_desc, wanted):
+    """Let `ready` wait for a tile of both operands."""
+    mbarrier.expect(ready, weight_desc.block_type.nbytes + x_desc.block_type.nbytes, wanted)

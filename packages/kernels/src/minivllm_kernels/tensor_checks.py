@@ -6,8 +6,8 @@ from minivllm_kernels.errors import InvalidTensor
 from minivllm_kernels.head_norms import HeadNorms
 from minivllm_kernels.sampling_table import SamplingTable
 
-MAX_SMALL_BATCH = 8
-"""Rows that `small_batch_linear` takes: the width of an `mma`. For 16 cuBLAS is faster, as every program reads x."""
+MAX_SMALL_BATCH = 128
+"""Rows that `small_batch_linear` takes; with more, cuBLAS is faster."""
 
 
 def require_shape(name: str, tensor: torch.Tensor, expected: tuple[int, ...]) -> None:
@@ -110,6 +110,20 @@ def require_head_norms(norms: HeadNorms | None, head_dim: int) -> None:
             require_dense_rows(name, weight)
 
 
+def require_residual(x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor) -> None:
+    """Raise `InvalidTensor` unless `residual` is `[T, H]` and `x` alike, or `[S, T, H]` float32, its parts."""
+    if x.ndim == 3:
+        require_dtype("x", x, torch.float32)
+        if x.shape[0] == 0:
+            raise InvalidTensor(f"x has shape {tuple(x.shape)}, expected at least 1 part")
+    else:
+        require_ndim("x", x, 2)
+        require_dtype("residual", residual, x.dtype)
+    require_shape("residual", residual, tuple(x.shape[-2:]))
+    require_shape("weight", weight, (residual.shape[1],))
+    require_dtype("weight", weight, residual.dtype)
+
+
 def require_gate_up(x: torch.Tensor) -> None:
     """Raise `InvalidTensor` unless `x` is `[T, 2I]`."""
     require_ndim("x", x, 2)
@@ -165,6 +179,15 @@ def require_small_batch(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tenso
     require_dense_rows("x", x)
     if x.shape[0] > MAX_SMALL_BATCH:
         raise InvalidTensor(f"x has {x.shape[0]} rows, expected at most {MAX_SMALL_BATCH}")
+    for name, tensor in (("x", x), ("weight", weight)):
+        if tensor.stride(0) % 8 or tensor.data_ptr() % 16:
+            raise InvalidTensor(f"{name} has rows that do not begin at multiples of 16 bytes")
+
+
+def require_splits(num_splits: int | None) -> None:
+    """Raise `InvalidTensor` unless `num_splits`, if given, is at least 1."""
+    if num_splits is not None and num_splits < 1:
+        raise InvalidTensor(f"num_splits is {num_splits}, expected at least 1")
 
 
 def require_request_tables(

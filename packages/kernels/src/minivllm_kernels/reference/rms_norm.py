@@ -2,7 +2,7 @@
 
 import torch
 
-from minivllm_kernels.tensor_checks import require_dtype, require_ndim, require_shape
+from minivllm_kernels.tensor_checks import require_dtype, require_residual, require_shape
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
@@ -33,18 +33,18 @@ def add_rms_norm(x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, 
     """Add `x` to the residual stream in place and normalize the sum.
 
     Args:
-        x: `[T, H]`.
-        residual: `[T, H]`, dtype of `x`; becomes the sum, rounded to its dtype before it is normalized.
-        weight: `[H]`, dtype of `x`.
+        x: `[T, H]`; or `[S, T, H]` float32, S parts of it: their sum is rounded, then added.
+        residual: `[T, H]`, dtype of `x` if that is whole; becomes the sum, rounded before it is normalized.
+        weight: `[H]`, dtype of `residual`.
         eps: added to the mean square.
 
     Returns:
-        `[T, H]`, the normalized sum.
+        `[T, H]`, the normalized sum, in the dtype of `residual`.
 
     Raises:
         InvalidTensor: `residual` or `weight` does not fit `x`.
     """
-    require_ndim("x", x, 2)
-    require_shape("residual", residual, tuple(x.shape))
-    require_dtype("residual", residual, x.dtype)
+    require_residual(x, residual, weight)
+    if x.ndim == 3:
+        x = x.sum(dim=0).to(residual.dtype)
     return rms_norm(residual.add_(x), weight, eps)

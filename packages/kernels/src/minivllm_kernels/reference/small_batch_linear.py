@@ -2,25 +2,33 @@
 
 import torch
 
-from minivllm_kernels.tensor_checks import require_small_batch
+from minivllm_kernels.tensor_checks import require_small_batch, require_splits
 
 
 def small_batch_linear(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *, num_splits: int | None = None
 ) -> torch.Tensor:
     """Multiply a few vectors by a matrix.
 
     Args:
-        x: `[T, K]`, T at most 8, float16 or bfloat16; rows of any stride.
+        x: `[T, K]`, T at most 128, float16 or bfloat16; rows of any stride of whole 16 bytes.
         weight: `[N, K]`, dtype of `x`, contiguous.
         bias: `[N]`, dtype of `x`.
+        num_splits: S parts of K whose products the caller adds; None: the whole sum is wanted.
 
     Returns:
-        `[T, N]`, x · weightᵀ (+ bias), summed in float32 and rounded once to the dtype of `x`.
+        `[T, N]`, x · weightᵀ (+ bias), summed in float32 and rounded once to the dtype of `x`; or `[S, T, N]` float32,
+        a sum for each part, to the first of which `bias` is added. How K is cut is up to the op.
 
     Raises:
         InvalidTensor: The shapes, dtypes or layouts do not fit each other, or `x` has too many rows.
     """
     require_small_batch(x, weight, bias)
-    output = x.float() @ weight.float().T
-    return (output if bias is None else output + bias.float()).to(x.dtype)
+    require_splits(num_splits)
+    columns = torch.arange(x.shape[1], device=x.device).chunk(num_splits or 1)
+    parts = x.new_zeros((num_splits or 1, x.shape[0], weight.shape[0]), dtype=torch.float32)
+    for part, chosen in enumerate(columns):
+        parts[part] = x[:, chosen].float() @ weight[:, chosen].float().T
+    if bias is not None:
+        parts[0] += bias.float()
+    return parts[0].to(x.dtype) if num_splits is None else parts

@@ -19,7 +19,7 @@ class Norm(Protocol):
         ...
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
-        """Add x [T, H] to residual [T, H] in place and return the sum, normalized."""
+        """Add x, a `residual_linear`'s product, to residual [T, H] in place and return the sum, normalized."""
         ...
 
 
@@ -41,6 +41,13 @@ class DeviceOps(Protocol):
 
     def gated_linear(self, weight: Tensor, bias: Tensor | None) -> Projection:
         """silu(first half) · second half of a product with weight [2I, K]: [T, K] -> [T, I]."""
+        ...
+
+    def residual_linear(self, weight: Tensor, bias: Tensor | None) -> Projection:
+        """A product with weight [N, K] that only a norm of this device adds to the residual.
+
+        So it may be left in parts: [S, T, N] float32 in place of [T, N].
+        """
         ...
 
     def attention(self, pools: Sequence[Tensor], num_heads: int, scale: float) -> AttentionBackend:

@@ -57,6 +57,10 @@ class NativeOps:
         project = self.linear(weight, bias)
         return lambda x: self._kernels.silu_and_mul(project(x))
 
+    def residual_linear(self, weight: Tensor, bias: Tensor | None) -> Projection:
+        """A product like any other."""
+        return self.linear(weight, bias)
+
     def attention(self, pools: Sequence[Tensor], num_heads: int, scale: float) -> NativeAttentionBackend:
         """Attention that reads the blocks where they lie."""
         return NativeAttentionBackend(self._kernels, pools, num_heads, scale)

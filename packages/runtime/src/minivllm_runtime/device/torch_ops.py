@@ -61,6 +61,10 @@ class TorchOps:
 
         return gate
 
+    def residual_linear(self, weight: Tensor, bias: Tensor | None) -> Projection:
+        """A product like any other."""
+        return self.linear(weight, bias)
+
     def attention(self, pools: Sequence[Tensor], num_heads: int, scale: float) -> TorchAttentionBackend:
         """Gathered blocks and PyTorch's own attention."""
         return TorchAttentionBackend(pools, num_heads, scale)

@@ -9,8 +9,7 @@ from torch.nn import functional
 from minivllm_kernels.gemv import gemv
 from minivllm_kernels.rms_norm import add_rms_norm, rms_norm
 from minivllm_kernels.silu_and_mul import silu_and_mul
-from minivllm_kernels.small_batch_linear import runs_small_batches, small_batch_linear
-from minivllm_kernels.tensor_checks import MAX_SMALL_BATCH
+from minivllm_kernels.small_batch_linear import max_small_batch, num_k_splits, small_batch_linear
 from minivllm_runtime.attention.triton_backend import TritonAttentionBackend
 from minivllm_runtime.device.interface import Projection
 
@@ -45,14 +44,22 @@ class TritonOps:
 
     def linear(self, weight: Tensor, bias: Tensor | None) -> Projection:
         """A product by cuBLAS; of a few tokens, where only reading the weight takes time, by a kernel of ours."""
-        largest_small_batch = MAX_SMALL_BATCH if runs_small_batches(weight.device, weight.dtype) else 1
+        return self._linear(weight, bias, may_split=False)
+
+    def residual_linear(self, weight: Tensor, bias: Tensor | None) -> Projection:
+        """The same; of a few tokens, in parts that the norm's kernel adds."""
+        return self._linear(weight, bias, may_split=True)
+
+    def _linear(self, weight: Tensor, bias: Tensor | None, *, may_split: bool) -> Projection:
+        largest_small_batch = max_small_batch(weight)
 
         def project(x: Tensor) -> Tensor:
             num_tokens = x.shape[0]
             if num_tokens == 1:
                 return gemv(x, weight, bias)
             if num_tokens <= largest_small_batch:
-                return small_batch_linear(x, weight, bias)
+                num_splits = num_k_splits(num_tokens, weight) if may_split else None
+                return small_batch_linear(x, weight, bias, num_splits=num_splits)
             return functional.linear(x, weight, bias)
 
         return project

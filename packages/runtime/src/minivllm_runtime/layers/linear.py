@@ -33,6 +33,13 @@ class Linear(nn.Module):
         return ops.linear(weight, bias)
 
 
+class ResidualLinear(Linear):
+    """A projection back to the residual, which `RMSNorm.add` adds: a device may leave it in parts, [S, T, N]."""
+
+    def _bind(self, ops: DeviceOps, weight: Tensor, bias: Tensor | None) -> Projection:
+        return ops.residual_linear(weight, bias)
+
+
 class GatedLinear(Linear):
     """silu(x · gateᵀ) · (x · upᵀ): the rows of `weight` [2I, K] are those of gate, then those of up."""
 

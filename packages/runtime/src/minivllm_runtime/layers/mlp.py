@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from minivllm_runtime.layers.linear import GatedLinear, Linear
+from minivllm_runtime.layers.linear import GatedLinear, ResidualLinear
 from minivllm_runtime.model_config import ModelConfig
 
 
@@ -14,9 +14,9 @@ class GatedMLP(nn.Module):
         self.gate_up_proj = GatedLinear(
             config.hidden_size, 2 * config.intermediate_size, bias=config.mlp_bias
         )
-        self.down_proj = Linear(config.intermediate_size, config.hidden_size, bias=config.mlp_bias)
+        self.down_proj = ResidualLinear(config.intermediate_size, config.hidden_size, bias=config.mlp_bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map x [T, H] to [T, H]."""
+        """Map x [T, H] to what is to be added to the residual, [T, H] or parts of it."""
         output: Tensor = self.down_proj(self.gate_up_proj(x))
         return output

@@ -39,7 +39,7 @@ class DecoderLayer(nn.Module):
         attention: StepAttention,
         wanted: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Add `update` [T, H], what the layer before has to add, to residual [T, H] in place, and attention's after it.
+        """Add `update`, what the layer before has to add, to residual [T, H] in place, and attention's after it.
 
         Returns:
             What this layer has to add, and the residual; of the tokens `wanted` [S] if that is given.
@@ -49,7 +49,7 @@ class DecoderLayer(nn.Module):
         )
         attended = self.self_attn(normed, rotary, attention)
         if wanted is not None:
-            attended, residual = attended[wanted], residual[wanted]
+            attended, residual = attended[..., wanted, :], residual[wanted]
         return self.mlp(self.post_attention_layernorm.add(attended, residual)), residual
 
 
