@@ -1,5 +1,5 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
-"""Matrix product for the projections of a step with 2 to 128 tokens.
+"""Matrix product for the projections of a step with 2 to 64 tokens, and up to 256 where the weight has few rows.
 
 Reading the weight takes the time, so all that counts is how much of it is on its way. A program multiplies 64 rows of
 the weight by a tile of tokens. Hopper's copy engine (TMA) moves tiles of both into a ring in shared memory, from where
@@ -40,7 +40,8 @@ _PROGRAMS_AT_ONCE = 132
 """Multiprocessors of an H100 or H200."""
 _SHARED_BYTES = 208 * 1024
 """Of the 227 KiB of a multiprocessor."""
-_MANY_ROWS = 8192
+_MOST_TILES = 100
+"""Of the output, beyond 64 tokens: more keep the tensor cores so busy that cuBLAS is faster."""
 _MAX_SPLITS = 4
 
 
@@ -67,7 +68,8 @@ def max_small_batch(weight: torch.Tensor) -> int:
         return 0
     if weight.shape[1] % 8 or weight.data_ptr() % 16:
         return 0
-    return MAX_SMALL_BATCH if weight.shape[0] < _MANY_ROWS else MAX_SMALL_BATCH // 2
+    tiles_of_tokens = max(_MOST_TILES // int(triton.cdiv(weight.shape[0], _TILE_ROWS)), 1)
+    return min(tiles_of_tokens * _MAX_TILE_TOKENS, MAX_SMALL_BATCH)
 
 
 @lru_cache

@@ -6,7 +6,7 @@ from minivllm_kernels.errors import InvalidTensor
 from minivllm_kernels.head_norms import HeadNorms
 from minivllm_kernels.sampling_table import SamplingTable
 
-MAX_SMALL_BATCH = 128
+MAX_SMALL_BATCH = 256
 """Rows that `small_batch_linear` takes; with more, cuBLAS is faster."""
 
 

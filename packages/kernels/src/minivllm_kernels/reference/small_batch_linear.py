@@ -11,7 +11,7 @@ def small_batch_linear(
     """Multiply a few vectors by a matrix.
 
     Args:
-        x: `[T, K]`, T at most 128, float16 or bfloat16; rows of any stride of whole 16 bytes.
+        x: `[T, K]`, T at most 256, float16 or bfloat16; rows of any stride of whole 16 bytes.
         weight: `[N, K]`, dtype of `x`, contiguous.
         bias: `[N]`, dtype of `x`.
         num_splits: S parts of K whose products the caller adds; None: the whole sum is wanted.
