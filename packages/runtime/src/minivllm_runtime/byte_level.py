@@ -13,3 +13,16 @@ UNICODE_TO_BYTE: Mapping[str, int] = {chr(byte): byte for byte in _VISIBLE} | {
     chr(256 + place): byte for place, byte in enumerate(_HIDDEN)
 }
 """Character of a token's spelling to the byte that it stands for."""
+
+_NO_BYTE = 256
+_TO_BYTE = dict.fromkeys(range(256), _NO_BYTE) | {
+    ord(character): byte for character, byte in UNICODE_TO_BYTE.items()
+}
+
+
+def spelled_bytes(token: str) -> bytes | None:
+    """The bytes that a token's spelling stands for; None if a character of it stands for none."""
+    try:
+        return token.translate(_TO_BYTE).encode("latin-1")
+    except UnicodeEncodeError:
+        return None

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
 
-from minivllm_runtime.byte_level import UNICODE_TO_BYTE
+from minivllm_runtime.byte_level import spelled_bytes
 from minivllm_runtime.chat_template import ChatTemplate
 from minivllm_runtime.errors import InvalidParameter
 
@@ -194,7 +194,9 @@ class Tokenizer:
         if token is None:
             return b""
         if self._is_byte_level:
-            return _byte_level_bytes(token)
+            data = spelled_bytes(token)
+            # A spelling that no text can lead to, a place holder for instance, stands for itself.
+            return token.encode() if data is None else data
         if self._is_sentencepiece:
             return _sentencepiece_bytes(token)
         return self.decode([token_id], skip_special_tokens=False).encode()
@@ -237,13 +239,6 @@ def _replaces_by_no_less(part: Mapping[str, Any]) -> bool:
 
 def _covers_all_bytes(backend: Backend) -> bool:
     return all(backend.token_to_id(f"<0x{byte:02X}>") is not None for byte in range(256))
-
-
-def _byte_level_bytes(token: str) -> bytes:
-    try:
-        return bytes(map(UNICODE_TO_BYTE.__getitem__, token))
-    except KeyError:  # a spelling that no text can lead to, a place holder for instance
-        return token.encode()
 
 
 def _sentencepiece_bytes(token: str) -> bytes:

@@ -23,6 +23,14 @@ def test_joined_outputs_have_the_same_ids_and_the_same_end(token_ids):
     assert all(each.num_cached_tokens == 2 for each in ready)
 
 
+def test_requests_that_start_together_take_turns():
+    names = [str(index) for index in range(64)]
+    joiner = OutputJoiner()
+    joiner.hold(names)
+    counts = [len(joiner.push([output(name, 1) for name in names])) for _ in range(96)]
+    assert set(counts) == {2}
+
+
 def test_requests_that_are_not_held_pass_in_their_order():
     joiner = OutputJoiner()
     joiner.hold(["b"])

@@ -6,21 +6,28 @@ from minivllm_runtime.engine.join_outputs import join_outputs
 from minivllm_runtime.messages import TokenOutput
 
 _MOST_OUTPUTS = 32
-"""Outputs joined into one: the work that one output costs is then little, and no step has much to catch up with."""
+"""Outputs joined into one: the work that one output costs is then little."""
 
 
 class OutputJoiner:
-    """Holds outputs of a request back until there are many of them, or it ends.
+    """Holds outputs of a request back until it is its turn, every so many steps, or it ends.
+
+    Turns are spread over the steps: requests that start together would otherwise come out together, and the device
+    would be idle while all their text is made.
 
     A request whose next tokens depend on its text, because a stop string may end it, must not be held.
     """
 
     def __init__(self) -> None:
-        self._held: dict[str, list[TokenOutput]] = {}
+        self._held: dict[str, tuple[int, list[TokenOutput]]] = {}
+        self._num_held = 0
+        self._turn = 0
 
     def hold(self, request_ids: Iterable[str]) -> None:
         """Join the outputs of these requests from now on."""
-        self._held.update((request_id, []) for request_id in request_ids)
+        for request_id in request_ids:
+            self._held[request_id] = ((self._turn - 1 - self._num_held) % _MOST_OUTPUTS, [])
+            self._num_held += 1
 
     def forget(self, request_ids: Iterable[str]) -> None:
         """Drop what is held of these requests; unknown ids are ignored."""
@@ -30,15 +37,19 @@ class OutputJoiner:
     def push(self, outputs: Sequence[TokenOutput]) -> list[TokenOutput]:
         """Take the outputs of a step; returns what is not held any longer."""
         ready: list[TokenOutput] = []
+        held_of, now = self._held.get, self._turn
         for output in outputs:
-            held = self._held.get(output[0])
+            held = held_of(output[0])
             if held is None:
                 ready.append(output)
                 continue
-            held.append(output)
-            if output.finish_reason is not None:
-                ready.append(join_outputs(self._held.pop(output.request_id)))
-            elif len(held) == _MOST_OUTPUTS:
-                ready.append(join_outputs(held))
-                held.clear()
+            turn, parts = held
+            parts.append(output)
+            if output[2] is not None:  # why it ended
+                ready.append(join_outputs(parts))
+                del self._held[output.request_id]
+            elif turn == now:
+                ready.append(join_outputs(parts))
+                parts.clear()
+        self._turn = (now + 1) % _MOST_OUTPUTS
         return ready
