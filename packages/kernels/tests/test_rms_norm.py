@@ -44,9 +44,13 @@ def test_add_rms_norm_adds_parts_first(device, poisoned, num_parts, dtype, toler
     with poisoned():
         normed = add_rms_norm(parts, residual, weight, 1e-5)
     expected = reference.add_rms_norm(parts, twin_residual, weight, 1e-5)
-    torch.testing.assert_close((normed, residual), (expected, twin_residual), atol=2 * tolerance, rtol=2 * tolerance)
+    torch.testing.assert_close(
+        (normed, residual), (expected, twin_residual), atol=2 * tolerance, rtol=2 * tolerance
+    )
     whole = add_rms_norm(sum(parts).to(dtype), whole_residual, weight, 1e-5)
-    torch.testing.assert_close((normed, residual), (whole, whole_residual), atol=2 * tolerance, rtol=2 * tolerance)
+    torch.testing.assert_close(
+        (normed, residual), (whole, whole_residual), atol=2 * tolerance, rtol=2 * tolerance
+    )
 
 
 @pytest.mark.parametrize("op", [add_rms_norm, reference.add_rms_norm])

@@ -33,6 +33,9 @@ def nested(depth):
         ("true", "object"),
         ('"{}"', "object"),
         ({"enum": {1, 2}}, "no JSON"),
+        ({"const": float("nan")}, "no JSON"),
+        ('{"const": NaN}', "no JSON"),
+        ('{"default": 1e999}', "no JSON"),
         (nested(MAX_SCHEMA_DEPTH + 1), "64 levels"),
         (nested(6500), "64 levels"),
         ('{"a":"' + "x" * MAX_SCHEMA_BYTES + '"}', "65544 bytes; at most 65536"),
@@ -98,7 +101,7 @@ def test_a_pattern_that_looks_around_is_refused(pattern):
 
 @pytest.mark.parametrize("pattern", ["(?:a)b", "(?<name>a)", "\\(?=", "[(?=]"])
 def test_a_pattern_that_looks_like_looking_around_is_accepted(pattern):
-    assert schema_text({"pattern": pattern})
+    assert schema_text({"type": "string", "pattern": pattern})
 
 
 @pytest.mark.parametrize("reference", ["", "x\nFORGED", "http://example.com/schema", "#x", "#x\nFORGED"])
@@ -172,16 +175,14 @@ def test_names_that_may_be_no_strings_are_refused(names):
         {"anyOf": [{"const": "a"}, {"type": "string", "format": "date"}]},
         {"$ref": "#/$defs/color"},
         {"$ref": "#/$defs/one~1of"},
-        {"$ref": "#/$defs/itself"},
     ],
 )
 def test_names_that_are_strings_are_accepted(names):
     definitions = {
         "color": {"enum": ["red"], "type": "string"},
         "one/of": {"oneOf": [{"$ref": "#/$defs/color"}] * 2},
-        "itself": {"$ref": "#/$defs/itself"},
     }
-    assert schema_text({"items": {"propertyNames": names}, "$defs": definitions})
+    assert schema_text({"items": {"type": "object", "propertyNames": names}, "$defs": definitions})
 
 
 def test_a_property_may_be_called_as_a_keyword():
@@ -201,7 +202,9 @@ def test_a_property_may_be_called_as_a_keyword():
     ],
 )
 def test_patterns_and_formats_that_cost_too_much_together_are_refused(schemas):
-    with pytest.raises(InvalidParameter, match="cost more than 8192"):
+    with pytest.raises(
+        InvalidParameter, match=r"cost more than 8192 .*: .* in place of a pattern, minLength"
+    ):
         schema_text({"properties": {f"p{i}": schema for i, schema in enumerate(schemas)}})
 
 
@@ -212,11 +215,12 @@ def test_patterns_and_formats_that_cost_too_much_together_are_refused(schemas):
         [{"pattern": "^[a-zA-Z0-9_-]+$"}] * 400,
         [{"pattern": "^(" + "|".join(f"zone/{i}" for i in range(400)) + ")$"}],
         [{"format": "email"}] * 64,
-        [{"format": "date-time", "maxLength": 10**6}] * 900,
+        [{"format": "date", "maxLength": 10**6}] * 900,
     ],
 )
 def test_usual_patterns_and_formats_are_accepted(schemas):
-    assert schema_text({"properties": {f"p{i}": schema for i, schema in enumerate(schemas)}})
+    strings = {f"p{i}": {"type": "string", **schema} for i, schema in enumerate(schemas)}
+    assert schema_text({"properties": strings})
 
 
 def test_at_the_limits_it_is_accepted():
@@ -229,7 +233,7 @@ def test_patterns_are_written_explicitly_and_values_as_they_are():
     names = {"pattern": {"pattern": "^é$"}, "const": {"items": [{"pattern": "é"}]}}
     values = {"enum": [{"pattern": "("}], "const": {"pattern": "é"}, "default": {"anyOf": []}}
     schema = {"properties": names, "patternProperties": {"é": {"pattern": "é"}}, "$defs": {"é": values}}
-    assert json.loads(schema_text(schema)) == {
+    assert json.loads(schema_text(schema, is_strict=False)) == {
         "properties": {"pattern": {"pattern": "\\u{e9}"}, "const": {"items": [{"pattern": "\\u{e9}"}]}},
         "patternProperties": {"\\u{e9}": {"pattern": "\\u{e9}"}},
         "$defs": {"é": values},

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from minivllm_runtime.errors import InvalidParameter
@@ -105,3 +107,25 @@ def test_a_cost_counts_what_is_repeated_as_often_as_it_may_stand_there(text, cos
 )
 def test_a_cost_above_the_most_is_one_more_than_it(text):
     assert SchemaPattern(text).cost(100) == 101
+
+
+@pytest.mark.parametrize(
+    ("pattern", "lengths"),
+    [
+        ("", (0, 0)),
+        ("^abc$", (3, 3)),
+        ("a|bcd|", (0, 3)),
+        ("a?b*", (0, math.inf)),
+        ("(ab|c)+", (1, math.inf)),
+        ("(ab|c){2,3}d", (3, 7)),
+        ("a{2,}", (2, math.inf)),
+        ("(a+){0}b", (1, 1)),
+        ("(|a){3}[bc]", (1, 4)),
+        ("(?:a(?<n>b|cd)??)\\u{1f600}", (2, 4)),
+        ("(a{1000}){1000}", (10**6, 10**6)),
+        ("a{5000000000}", (10**9, math.inf)),
+        ("(a{0,5000000000}){0}", (0, 0)),
+    ],
+)
+def test_the_fewest_and_the_most_characters(pattern, lengths):
+    assert SchemaPattern(pattern).lengths == lengths

@@ -1,13 +1,13 @@
 """What a JSON schema may be like to be followed: bounds on what one request can make the compiler do."""
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import unquote
 
 from minivllm_runtime.errors import InvalidParameter
+from minivllm_runtime.schema_keywords import check_keywords
 from minivllm_runtime.schema_pattern import SchemaPattern
+from minivllm_runtime.schema_reference import follow
 
 MAX_SCHEMA_BYTES = 65536
 MAX_SCHEMA_DEPTH = 64
@@ -32,27 +32,27 @@ _COSTLY_FORMATS = frozenset(
         "uri-template",
     ]
 )
-_INDEX = re.compile("0|[1-9][0-9]{0,5}")
 _VALUES = ("const", "enum", "default", "examples")
 _SCHEMAS_BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 
 
-def schema_text(schema: str | Mapping[str, Any]) -> str:
-    """Check a schema's form and size and return its text; whether it can be followed, only compiling it shows.
+def schema_text(schema: str | Mapping[str, Any], *, is_strict: bool = True) -> str:
+    """Check a schema and return its text for the compiler, which is the last to show whether it can be followed.
+
+    Args:
+        schema: As text or as an object.
+        is_strict: Whether keywords that would be ignored are refused; see `check_keywords`.
 
     Raises:
-        InvalidParameter: it is no JSON object, or too large, too deep, or too costly to compile.
+        InvalidParameter: it is no JSON object, or too large, too deep, or too costly to compile, or not enforced.
     """
     if not isinstance(schema, str):
-        try:
-            schema = json.dumps(schema)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise _refusal(f"is no JSON: {error}") from error
+        schema = _dumped(schema)
     num_bytes = len(schema.encode(errors="surrogatepass"))
     if num_bytes > MAX_SCHEMA_BYTES:
         raise _refusal(f"has {num_bytes} bytes; at most {MAX_SCHEMA_BYTES} are allowed")
     try:
-        parsed = json.loads(schema)
+        parsed = json.loads(schema, parse_constant=_refuse_constant)
     except ValueError as error:
         raise _refusal(f"is no JSON: {error}") from error
     except RecursionError as error:
@@ -67,9 +67,21 @@ def schema_text(schema: str | Mapping[str, Any]) -> str:
     _check_references(schemas, parsed)
     _check_names(schemas, parsed)
     _check_cost(schemas)
+    check_keywords(parsed, is_strict=is_strict)
     for node in schemas:
         _make_patterns_explicit(node)
-    return json.dumps(parsed)
+    return _dumped(parsed)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number")
+
+
+def _dumped(schema: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(schema, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _refusal(f"is no JSON: {error}") from error
 
 
 def _check_depth(node: object, depth: int) -> None:
@@ -117,7 +129,7 @@ def _check_names(schemas: list[dict[str, Any]], schema: dict[str, Any]) -> None:
         ]
         values = [node["const"]] if "const" in node else _as_list(node.get("enum"))
         if isinstance(reference, str):
-            options = [] if reference in followed else [_follow(reference, schema)]
+            options = [] if reference in followed else [follow(reference, schema)]
             followed.add(reference)
         elif not options and (
             not all(isinstance(value, str) for value in values) if values else node.get("type") != "string"
@@ -126,21 +138,6 @@ def _check_names(schemas: list[dict[str, Any]], schema: dict[str, Any]) -> None:
                 "has propertyNames that allow other values than strings: let each be of type 'string'"
             )
         pending += (option for option in options if isinstance(option, dict))
-
-
-def _follow(reference: str, schema: dict[str, Any]) -> object:
-    """What a reference leads to (RFC 6901, section 6); None if that is nothing."""
-    place: object = schema
-    for part in unquote(reference).split("/")[1:]:
-        name = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(place, dict):
-            place = place.get(name)
-        elif isinstance(place, list):
-            index = int(name) if _INDEX.fullmatch(name) else len(place)
-            place = place[index] if index < len(place) else None
-        else:
-            return None
-    return place
 
 
 def _as_list(value: object) -> list[Any]:
@@ -154,7 +151,7 @@ def _check_cost(schemas: list[dict[str, Any]]) -> None:
         if cost > MAX_STRING_COST:
             raise _refusal(
                 f"has patterns and formats that cost more than {MAX_STRING_COST} to compile: classes of characters, "
-                "repeated often, cost most; minLength and maxLength cost nothing"
+                "repeated often, cost most; in place of a pattern, minLength and maxLength cost nothing"
             )
 
 
@@ -193,7 +190,7 @@ def _check_references(schemas: list[dict[str, Any]], schema: dict[str, Any]) -> 
             raise _refusal(
                 f"has the $ref {reference[:100]!r}: it must be '#' or begin with '#/', a place in the schema"
             )
-        place = _follow(reference, schema)
+        place = follow(reference, schema)
         if id(place) not in places and not isinstance(place, bool):
             raise _refusal(f"has the $ref {reference[:100]!r}, which leads to no schema in it")
 

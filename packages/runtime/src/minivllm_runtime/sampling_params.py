@@ -45,6 +45,7 @@ class SamplingParams:
         prompt_logprobs: 0–20; the same for every prompt token but the first.
         json_schema: A JSON schema, as text or as an object, that the output follows; where it names properties, others
             are not generated. Needs the extra `minivllm-runtime[grammar]`.
+        strict_schema: Refuse a json_schema with keywords that cannot be enforced; False ignores them.
         json_object: The output is a JSON object; the same as the schema {"type": "object"}.
         skip_special_tokens: Leave special tokens out of the text.
         include_stop_str_in_output: Keep the matched stop string in the text.
@@ -73,6 +74,7 @@ class SamplingParams:
     logprobs: int | None = None
     prompt_logprobs: int | None = None
     json_schema: str | Mapping[str, Any] | None = field(default=None, hash=False)
+    strict_schema: bool = True
     json_object: bool = False
     skip_special_tokens: bool = True
     include_stop_str_in_output: bool = False
@@ -132,7 +134,9 @@ class SamplingParams:
         """The text of the JSON schema that the output follows, however it was asked for."""
         if self.json_object:
             return '{"type": "object"}'
-        return None if self.json_schema is None else schema_text(self.json_schema)
+        return (
+            None if self.json_schema is None else schema_text(self.json_schema, is_strict=self.strict_schema)
+        )
 
     def _check_schema(self) -> None:
         if self.json_object and self.json_schema is not None:

@@ -8,6 +8,7 @@ It also merges states of its automaton that are not equal: (ab+)? lets "b" in, a
 ever does where a group of nothing follows each repetition and {0,1} stands for the question mark.
 """
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -53,6 +54,26 @@ class SchemaPattern:
         """The same in ASCII, its atoms as code points. It is for a whole text, so its anchors are left out."""
         return "".join(piece if _Times.read(piece) is None else f"{piece}()" for piece in self._pieces)
 
+    @property
+    def lengths(self) -> tuple[int, float]:
+        """The fewest and the most characters of a text that follows it; infinity if there is no most."""
+        groups: list[list[list[tuple[int, float]]]] = [[[]]]
+        for piece in self._pieces:
+            parts = groups[-1][-1]
+            if piece == "(":
+                groups.append([[]])
+            elif piece == ")":
+                length = _length_of(groups.pop())
+                groups[-1][-1].append(length)
+            elif piece == "|":
+                groups[-1].append([])
+            elif (limits := _limits(piece)) is None:
+                parts.append((1, 1))
+            else:
+                least, most = parts.pop()
+                parts.append((least * limits[0], most * limits[1] if most and limits[1] else 0))
+        return _length_of(groups[0])
+
     def cost(self, most: int) -> int:
         """What compiling it over a vocabulary may cost.
 
@@ -86,6 +107,12 @@ class SchemaPattern:
                 return most + 1
         size = sum(group.size for group in groups)
         return min(size * max(1, sum(group.num_open for group in groups)), most + 1)
+
+
+def _length_of(alternatives: list[list[tuple[int, float]]]) -> tuple[int, float]:
+    """The fewest and the most characters of a group, of whose alternatives each part's are given."""
+    least = min(sum(part[0] for part in parts) for parts in alternatives)
+    return least, max(sum(part[1] for part in parts) for parts in alternatives)
 
 
 def _explicit_pieces(text: str) -> list[str]:
@@ -183,6 +210,19 @@ def _explicit(kind: str, piece: str) -> str:
 def _written(code_point: int) -> str:
     character = chr(code_point)
     return character if character.isascii() and character.isalnum() else rf"\u{{{code_point:x}}}"
+
+
+def _limits(piece: str) -> tuple[int, float] | None:
+    """How often at least and at most what comes before stands there; None if the piece repeats nothing."""
+    if piece in ("*", "+"):
+        return int(piece == "+"), math.inf
+    if piece[0] != "{" or len(piece) == 1:
+        return None
+    least, comma, most = piece[1:-1].partition(",")
+    fewest = int(least) if len(least) <= _MOST_DIGITS else 10**_MOST_DIGITS
+    if not comma:
+        most = least
+    return fewest, int(most) if most and len(most) <= _MOST_DIGITS else math.inf
 
 
 @dataclass(slots=True)

@@ -23,12 +23,12 @@ POINT = {
 TOOL_PROMPT_LEN = len("a<tool_call>")
 
 
-def schema_format(schema):
-    return {"type": "json_schema", "json_schema": {"name": "point", "strict": True, "schema": schema}}
+def schema_format(schema, strict=True):
+    return {"type": "json_schema", "json_schema": {"name": "point", "strict": strict, "schema": schema}}
 
 
-def tool(name, parameters=None):
-    return {"type": "function", "function": {"name": name, "parameters": parameters or POINT}}
+def tool(name, parameters=None, **fields):
+    return {"type": "function", "function": {"name": name, "parameters": parameters or POINT, **fields}}
 
 
 @pytest.mark.parametrize("wish", ["hello", '{"x": 1, "z": 2}', "[1, 2]", EOS])
@@ -89,10 +89,10 @@ DEAD_END = {
 @pytest.mark.parametrize(
     "fields",
     [
-        {"response_format": schema_format(DEAD_END)},
-        {"response_format": schema_format(DEAD_END), "n": 3, "logprobs": True},
+        {"response_format": schema_format(DEAD_END, strict=False)},
+        {"response_format": schema_format(DEAD_END, strict=False), "n": 3, "logprobs": True},
         {
-            "tools": [tool("f", DEAD_END)],
+            "tools": [tool("f", DEAD_END, strict=False)],
             "tool_choice": {"type": "function", "function": {"name": "f"}},
             "stop": "$",
         },
@@ -116,6 +116,55 @@ def test_an_output_that_comes_to_where_nothing_satisfies_its_schema_is_400(serve
     assert not [record for record in caplog.records if record.levelno > logging.INFO]
     assert server.comes_to_rest()
     assert server.works()
+
+
+SETS = {
+    "type": "object",
+    "properties": {"x": {"type": "array", "items": {}, "uniqueItems": True}},
+    "required": ["x"],
+}
+
+
+def fields_with(schema, kind, **strict):
+    """A request whose answer follows a schema, and whether it is strict about that."""
+    if kind == "format":
+        return {"response_format": {"type": "json_schema", "json_schema": {"schema": schema, **strict}}}
+    choice = "required" if kind == "any call" else {"type": "function", "function": {"name": "f"}}
+    other = tool("other")
+    return {"tools": [tool("f", schema, **strict), other], "tool_choice": choice}
+
+
+@pytest.mark.parametrize("kind", ["format", "named call", "any call"])
+@pytest.mark.parametrize("stream", [True, False])
+class TestAKeywordThatCannotBeEnforced:
+    def test_is_400_with_strict(self, server, kind, stream):
+        fields = fields_with(SETS, kind, strict=True)
+        error = expect_error(server.chat(stream=stream, max_tokens=5, **fields), 400)
+        assert (error["type"], error["param"]) == ("invalid_request_error", "json_schema")
+        assert "'uniqueItems' at '/" in error["message"]
+        assert "/properties/x/uniqueItems'" in error["message"]
+        assert server.works()
+
+    @pytest.mark.parametrize("strict", [{}, {"strict": None}, {"strict": False}], ids=str)
+    def test_is_ignored_without_strict(self, server, kind, stream, strict):
+        prompt_len = 1 if kind == "format" else TOOL_PROMPT_LEN
+        text = '{"x": [1, 1]}'
+        wish = f'[{{"name": "f", "parameters": {text}}}]' if kind == "any call" else text
+        server.play(ids_of(wish, EOS), prompt_len=prompt_len)
+        body = {"max_tokens": 100, **fields_with(SETS, kind, **strict)}
+        if stream:
+            answer = server.chat_stream(**body).read_all()
+            calls = [piece for choice in answer.choices(0) for piece in choice["delta"].get("tool_calls", ())]
+            said = answer.text() or "".join(piece["function"]["arguments"] for piece in calls)
+        else:
+            message = server.chat_choice(**body)["message"]
+            said = message["content"] or message["tool_calls"][0]["function"]["arguments"]
+        assert json.loads(said) == {"x": [1, 1]}
+
+    @pytest.mark.parametrize("strict", ["yes", 0, []], ids=repr)
+    def test_strict_is_true_false_or_null(self, server, kind, stream, strict):
+        expect_error(server.chat(stream=stream, max_tokens=5, **fields_with(POINT, kind, strict=strict)), 400)
+        assert server.works()
 
 
 @pytest.mark.parametrize("stream", [True, False])

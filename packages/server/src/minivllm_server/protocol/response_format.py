@@ -29,10 +29,15 @@ class JsonObjectFormat(StrictModel):
 
 
 class NamedSchema(StrictModel):
-    """A schema with a name, which says nothing to the model."""
+    """A schema with a name, which says nothing to the model.
+
+    Attributes:
+        strict: True refuses keywords of the schema that cannot be enforced; else they are ignored, as OpenAI has it.
+    """
 
     name: str | None = None
     json_schema: JsonSchema = Field(alias="schema")
+    strict: bool | None = None
 
 
 class JsonSchemaFormat(StrictModel):
@@ -43,7 +48,8 @@ class JsonSchemaFormat(StrictModel):
 
     def sampling_fields(self) -> dict[str, Any]:
         """Returns what this is in `SamplingParams`."""
-        return {"json_schema": self.json_schema.json_schema}
+        named = self.json_schema
+        return {"json_schema": named.json_schema, "strict_schema": named.strict is True}
 
 
 ResponseFormat = Annotated[TextFormat | JsonObjectFormat | JsonSchemaFormat, Field(discriminator="type")]

@@ -19,11 +19,14 @@ class FunctionDefinition(StrictModel):
 
     Attributes:
         parameters: JSON schema of its arguments; null takes none.
+        strict: True refuses keywords of the schema that cannot be enforced, if the function must be called; else they
+            are ignored, as OpenAI has it.
     """
 
     name: str = Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")
     description: str | None = None
     parameters: JsonSchema | None = None
+    strict: bool | None = None
 
 
 class Tool(StrictModel):
@@ -34,7 +37,8 @@ class Tool(StrictModel):
 
     def to_template(self) -> dict[str, Any]:
         """Returns the tool as chat templates expect it; its schema, which may be large, is not copied."""
-        function = {name: value for name, value in self.function if value is not None}
+        shown = ("name", "description", "parameters")
+        function = {name: value for name, value in self.function if name in shown and value is not None}
         return {"type": self.type, "function": function}
 
 

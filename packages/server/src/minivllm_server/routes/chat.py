@@ -71,13 +71,15 @@ def _plan_tool_use(body: ChatRequest, serving: Serving) -> _ToolUse:
     match body.tool_choice:
         case NamedToolChoice(function=function):
             tool = next(each for each in tools if each.function.name == function.name)
-            return _ToolUse(shown, lambda: NamedCallParser(function.name), {"json_schema": _schema_of(tool)})
+            output_format = {"json_schema": _schema_of(tool), "strict_schema": tool.function.strict is True}
+            return _ToolUse(shown, lambda: NamedCallParser(function.name), output_format)
         case "required":
             schema = call_list_schema(
                 [(tool.function.name, _schema_of(tool)) for tool in tools],
                 is_parallel=body.parallel_tool_calls is not False,
             )
-            return _ToolUse(shown, CallListParser, {"json_schema": schema})
+            is_strict = any(tool.function.strict for tool in tools)
+            return _ToolUse(shown, CallListParser, {"json_schema": schema, "strict_schema": is_strict})
     if serving.make_tool_parser is None:
         raise InvalidParameter("tools", "this model has not been taught to call tools in a form known here")
     return _ToolUse(shown, serving.make_tool_parser, {})
