@@ -50,7 +50,7 @@ class SmallBatchPlan(NamedTuple):
 
     Attributes:
         tile_tokens: Tokens in a program.
-        num_stages: Tiles of K in its ring.
+        num_stages: Tiles of K in its ring, at most all that it sums.
         tiles_per_split: Tiles of K that a program sums.
     """
 
@@ -170,6 +170,7 @@ def _small_batch_kernel(
     ROWS: gl.constexpr = weight_desc.block_shape[0]
     TOKENS: gl.constexpr = x_desc.block_shape[0]
     TILE_K: gl.constexpr = x_desc.block_shape[1]
+    TILE_BYTES: gl.constexpr = weight_desc.block_type.nbytes + x_desc.block_type.nbytes
     if EARLY:
         gdc_launch_dependents()
     weights = gl.allocate_shared_memory(weight_desc.dtype, [STAGES, ROWS, TILE_K], weight_desc.layout)
@@ -178,22 +179,18 @@ def _small_batch_kernel(
     for stage in gl.static_range(STAGES):
         mbarrier.init(ready.index(stage), count=1)
     split = gl.program_id(2)
-    first_row, first_token, first_k = (
-        gl.program_id(0) * ROWS,
-        gl.program_id(1) * TOKENS,
-        split * num_tiles * TILE_K,
-    )
+    first_row, first_token = gl.program_id(0) * ROWS, gl.program_id(1) * TOKENS
+    first_k = split * num_tiles * TILE_K
 
     for stage in gl.static_range(STAGES):
-        wanted = stage < num_tiles
-        _expect(ready.index(stage), weight_desc, x_desc, wanted)
+        mbarrier.expect(ready.index(stage), TILE_BYTES)
         at = [first_row, first_k + stage * TILE_K]
-        tma.async_copy_global_to_shared(weight_desc, at, ready.index(stage), weights.index(stage), wanted)
+        tma.async_copy_global_to_shared(weight_desc, at, ready.index(stage), weights.index(stage))
     if EARLY:
         gdc_wait()
     for stage in gl.static_range(STAGES):
         at = [first_token, first_k + stage * TILE_K]
-        tma.async_copy_global_to_shared(x_desc, at, ready.index(stage), xs.index(stage), stage < num_tiles)
+        tma.async_copy_global_to_shared(x_desc, at, ready.index(stage), xs.index(stage))
 
     sums: gl.constexpr = gl.NVMMADistributedLayout(
         version=[3, 0], warps_per_cta=[gl.num_warps(), 1], instr_shape=[16, TOKENS, 16]
@@ -208,7 +205,7 @@ def _small_batch_kernel(
         refill = (tile > 0) & (following < num_tiles)
         place = following % STAGES
         k = first_k + following * TILE_K
-        _expect(ready.index(place), weight_desc, x_desc, refill)
+        mbarrier.expect(ready.index(place), TILE_BYTES, refill)
         tma.async_copy_global_to_shared(
             weight_desc, [first_row, k], ready.index(place), weights.index(place), refill
         )
@@ -235,9 +232,3 @@ def _store_product(output_ptr, product, bias_ptr, first_row, first_token, split,
     output_ptrs = output_ptr + (split * num_tokens + tokens) * num_rows + rows
     mask = (rows < num_rows) & (tokens < num_tokens)
     gl.store(output_ptrs, output.to(output_ptr.dtype.element_ty), mask=mask)
-
-
-@gluon.jit
-def _expect(ready, weight_desc, x_desc, wanted):
-    """Let `ready` wait for a tile of both operands."""
-    mbarrier.expect(ready, weight_desc.block_type.nbytes + x_desc.block_type.nbytes, wanted)
