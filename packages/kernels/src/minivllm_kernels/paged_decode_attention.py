@@ -34,6 +34,7 @@ _EVEN_SPLITS = 8
 _MIN_SPLIT_TOKENS = 256
 _MAX_SPLITS = 32
 MASKED_TILES = tl.constexpr(8)
+"""Of a stretch of at most so many tiles all are masked: a last one apart would be loaded only when the rest is done."""
 
 
 def paged_decode_attention(
@@ -227,9 +228,7 @@ def _attend_split_kernel(
             value_ptr = key_ptr + tl.num_programs(1) * heads_strides[1]
             _write_newest(key_ptr, value_ptr, key_norm, angle_ptr, context_len, cache, BLOCK_SIZE, HEAD_DIM)
     positions = tl.full((TILE_ROWS,), context_len - 1, tl.int32)
-    # The last tile, apart from the rest, is loaded only when they are done. If they are few, all are masked instead.
-    all_see = tl.where(end - begin > MASKED_TILES * TILE_KV, end, begin)
-    seen = (begin, all_see, end)
+    seen = (begin, tl.where(end - begin > MASKED_TILES * TILE_KV, end, begin), end)
     partial, log_sum_exp = attend_context(
         query, positions, seen, cache, scale_log2, BLOCK_SIZE, HEAD_DIM, TILE_KV, TILE_KV, WIDEN_DOT
     )

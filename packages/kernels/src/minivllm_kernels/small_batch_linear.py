@@ -197,22 +197,19 @@ def _small_batch_kernel(
     )
     product = warpgroup_mma_init(gl.zeros([ROWS, TOKENS], gl.float32, sums))
     for tile in range(num_tiles):
-        current = tile % STAGES
-        mbarrier.wait(ready.index(current), (tile // STAGES) & 1)
+        slot = tile % STAGES
+        mbarrier.wait(ready.index(slot), (tile // STAGES) & 1)
         product = warpgroup_mma_wait(num_outstanding=0, deps=(product,))
         # The tile before this one is used up: its place takes one that is still to come.
         following = tile - 1 + STAGES
         refill = (tile > 0) & (following < num_tiles)
         place = following % STAGES
         k = first_k + following * TILE_K
-        mbarrier.expect(ready.index(place), TILE_BYTES, refill)
-        tma.async_copy_global_to_shared(
-            weight_desc, [first_row, k], ready.index(place), weights.index(place), refill
-        )
-        tma.async_copy_global_to_shared(x_desc, [first_token, k], ready.index(place), xs.index(place), refill)
-        product = warpgroup_mma(
-            weights.index(current), xs.index(current).permute((1, 0)), product, is_async=True
-        )
+        arrived = ready.index(place)
+        mbarrier.expect(arrived, TILE_BYTES, refill)
+        tma.async_copy_global_to_shared(weight_desc, [first_row, k], arrived, weights.index(place), refill)
+        tma.async_copy_global_to_shared(x_desc, [first_token, k], arrived, xs.index(place), refill)
+        product = warpgroup_mma(weights.index(slot), xs.index(slot).permute((1, 0)), product, is_async=True)
     product = warpgroup_mma_wait(num_outstanding=0, deps=(product,))
     for stage in gl.static_range(STAGES):
         mbarrier.invalidate(ready.index(stage))
