@@ -3,9 +3,11 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from minivllm_kernels.attention_config import decode_config
 from minivllm_kernels.errors import InvalidTensor
 from minivllm_kernels.head_norms import HeadNorms
 from minivllm_kernels.paged_decode_attention import (
+    MASKED_TILES,
     num_kv_splits,
     paged_decode_attention,
     rotate_cache_and_attend,
@@ -50,6 +52,21 @@ def test_splits_of_long_and_short_contexts_merge(device, paged_batch, poisoned, 
     with poisoned():
         output = paged_decode_attention(*decode_args(batch))
     torch.testing.assert_close(output.float(), batch.sdpa(), atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize("table_width", [16, 128])
+@pytest.mark.parametrize("past", [-1, 0, 1, 15, 16, 17])
+def test_long_stretches_end_where_the_context_does(device, paged_batch, poisoned, past, table_width):
+    """In one split and in several, each of more tiles than are masked; behind the context there is NaN."""
+    num_splits, tile_kv = num_kv_splits(2, 16 * table_width), decode_config(256, 2, 2).tile_kv
+    assert (num_splits, tile_kv) == (1 if table_width == 16 else 8, 16)
+    length = num_splits * (MASKED_TILES.value + 2) * tile_kv + past
+    batch = paged_batch(
+        device, [length, 3], heads=(2, 1), head_dim=256, dtype=torch.float16, table_width=table_width
+    )
+    with poisoned():
+        output = paged_decode_attention(*decode_args(batch))
+    torch.testing.assert_close(output.float(), batch.sdpa(), atol=2e-3, rtol=2e-3)
 
 
 @pytest.mark.parametrize("table_width", [3, 64])
@@ -114,6 +131,7 @@ def test_num_kv_splits_is_a_power_of_two_that_fits(num_rows, max_context_len):
     assert splits & (splits - 1) == 0
     assert splits == 1 or (splits * num_rows <= 1024 and splits * 256 <= max_context_len)
     assert splits <= 8 or splits * num_rows <= 256
+    assert splits >= 8 or 2 * splits * num_rows > 1024 or 2 * splits * 256 > max_context_len
 
 
 def test_refuses_tables_of_another_batch_size(device, paged_batch):

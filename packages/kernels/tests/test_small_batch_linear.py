@@ -3,10 +3,21 @@ import torch
 
 from minivllm_kernels.errors import InvalidTensor
 from minivllm_kernels.reference import small_batch_linear as reference
-from minivllm_kernels.small_batch_linear import max_small_batch, num_k_splits, small_batch_linear
+from minivllm_kernels.small_batch_linear import max_small_batch, most_tokens, num_k_splits, small_batch_linear
 
 TOLERANCES = [(torch.float16, 2**-10), (torch.bfloat16, 2**-7)]
-SHAPES = [(1, 8), (3, 80), (33, 1504), (100, 5000), (2560, 2048), (2048, 5632), (11264, 2048), (151936, 1024)]
+SHAPES = [
+    (1, 8),
+    (3, 80),
+    (33, 1504),
+    (100, 5000),
+    (768, 768),
+    (896, 896),
+    (2560, 2048),
+    (2048, 5632),
+    (11264, 2048),
+    (151936, 1024),
+]
 
 
 def needs_hopper(test):
@@ -38,7 +49,7 @@ def test_equals_the_twin(poisoned, num_tokens, num_rows, row_size, with_bias, dt
 @needs_hopper
 @pytest.mark.parametrize("with_bias", [False, True])
 @pytest.mark.parametrize("num_tokens", [0, 1, 16, 33, 256])
-@pytest.mark.parametrize("num_splits", [1, 2, 3, 4, 50])
+@pytest.mark.parametrize("num_splits", [2, 3, 4, 32])
 @pytest.mark.parametrize(("num_rows", "row_size"), SHAPES[:-2])
 def test_parts_add_up_to_the_product(poisoned, num_tokens, num_rows, row_size, num_splits, with_bias):
     x, weight = operands(num_tokens, num_rows, row_size, torch.float16)
@@ -48,6 +59,32 @@ def test_parts_add_up_to_the_product(poisoned, num_tokens, num_rows, row_size, n
     assert parts.shape == (num_splits, num_tokens, num_rows)
     expected = reference.small_batch_linear(x, weight, bias, num_splits=num_splits)
     torch.testing.assert_close(parts.sum(0), expected.sum(0), atol=1e-4 * row_size**0.5, rtol=1e-5)
+    if with_bias:
+        assert torch.equal(parts[1:], small_batch_linear(x, weight, num_splits=num_splits)[1:])
+
+
+@pytest.mark.parametrize("num_splits", [1, 2, 3, 9, 32])
+@torch.inference_mode()
+def test_parts_of_the_twin_add_up_and_the_first_has_the_bias(num_splits):
+    x, weight, bias = torch.randn(3, 24).half(), torch.randn(5, 24).half(), torch.randn(5).half()
+    parts = reference.small_batch_linear(x, weight, num_splits=num_splits)
+    with_bias = reference.small_batch_linear(x, weight, bias, num_splits=num_splits)
+    whole = x.float() @ weight.float().T
+    if num_splits == 1:
+        assert torch.equal(parts, whole.half())
+        assert torch.equal(with_bias, (whole + bias.float()).half())
+        return
+    assert parts.shape == (num_splits, 3, 5)
+    torch.testing.assert_close(parts.sum(0), whole, atol=1e-4, rtol=1e-5)
+    torch.testing.assert_close(with_bias[0], parts[0] + bias.float())
+    assert torch.equal(with_bias[1:], parts[1:])
+
+
+def test_weights_of_few_rows_are_worth_more_tokens():
+    assert [most_tokens(n) for n in (64, 1024, 2048, 2560, 4096, 11264, 151936)] == [
+        *(256, 256, 192, 128),
+        *(64, 64, 64),
+    ]
 
 
 @pytest.mark.parametrize("num_tokens", [1, 16, 64, 256])
@@ -64,16 +101,23 @@ def test_splits_fill_the_device_and_leave_each_something_to_do(num_tokens, num_r
 @pytest.mark.parametrize(
     ("num_tokens", "row_size", "dtype", "num_splits", "message"),
     [
-        (257, 8, torch.float16, None, "x has 257 rows, expected at most 256"),
-        (2, 8, torch.float32, None, "x has dtype torch.float32, expected torch.float16 or torch.bfloat16"),
-        (2, 12, torch.float16, None, "x has rows that do not begin at multiples of 16 bytes"),
-        (2, 8, torch.float16, 0, "num_splits is 0, expected at least 1"),
+        (257, 8, torch.float16, 1, "x has 257 rows, expected at most 256"),
+        (2, 8, torch.float32, 1, "x has dtype torch.float32, expected torch.float16 or torch.bfloat16"),
+        (2, 12, torch.float16, 1, "x has rows that overlap, or do not begin at multiples of 16 bytes"),
+        (2, 8, torch.float16, 0, "num_splits is 0, expected 1 to 32"),
+        (2, 8, torch.float16, 33, "num_splits is 33, expected 1 to 32"),
     ],
 )
 def test_refuses_what_it_cannot_multiply(op, num_tokens, row_size, dtype, num_splits, message):
     x, weight = torch.zeros((num_tokens, row_size), dtype=dtype), torch.zeros((4, row_size), dtype=dtype)
     with pytest.raises(InvalidTensor, match=message):
         op(x, weight, num_splits=num_splits)
+
+
+@pytest.mark.parametrize("op", [small_batch_linear, reference.small_batch_linear])
+def test_refuses_rows_that_overlap(op):
+    with pytest.raises(InvalidTensor, match="x has rows that overlap"):
+        op(torch.zeros(8).half().expand(3, 8), torch.zeros(4, 8).half())
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])

@@ -82,7 +82,7 @@ def measure_kernels(
         shape: Of the model.
         dtype: Of weights, activations and KV cache.
         ceilings: Measured rates of the device.
-        rows: Numbers of tokens for projections and norms, and of requests for decode attention.
+        rows: Numbers of tokens for projections and norms, and of requests for sampling and decode attention.
         contexts: Tokens of each request for decode attention, then their mean in ragged batches; prompts of that length
             for prefill attention.
 
@@ -150,7 +150,12 @@ class _Bench:
                 "o", num_rows, hidden, shape.num_heads * shape.head_dim, self._ops.residual_linear
             )
             yield self._product(
-                "gate, up and silu", num_rows, 2 * shape.intermediate_size, hidden, self._ops.gated_linear
+                "gate, up and silu",
+                num_rows,
+                2 * shape.intermediate_size,
+                hidden,
+                self._ops.gated_linear,
+                is_gated=True,
             )
             yield self._product("down", num_rows, hidden, shape.intermediate_size, self._ops.residual_linear)
             yield self._product("head", num_rows, shape.vocab_size, hidden, self._ops.linear)
@@ -179,13 +184,15 @@ class _Bench:
         num_outputs: int,
         num_inputs: int,
         bind: Callable[[Tensor, None], Projection],
+        *,
+        is_gated: bool = False,
     ) -> _Case:
         def make() -> Callable[[], object]:
             weight, x = self._random(num_outputs, num_inputs), self._random(num_rows, num_inputs)
             project = bind(weight, None)
             return lambda: project(x)
 
-        width = num_outputs // 2 if bind == self._ops.gated_linear else num_outputs
+        width = num_outputs // 2 if is_gated else num_outputs
         elements = num_outputs * num_inputs + num_rows * (num_inputs + width)
         flops = 2 * num_rows * num_outputs * num_inputs
         return _Case(f"{name}, {num_rows} rows", elements * self._dtype.itemsize, flops, make)

@@ -37,7 +37,7 @@ _MAX_TILE_TOKENS = 64
 _NUM_WARPS = 4
 """One warpgroup."""
 _PROGRAMS_AT_ONCE = 132
-"""Multiprocessors of an H100 or H200."""
+"""Multiprocessors of an H200."""
 _SHARED_BYTES = 208 * 1024
 """Of the 227 KiB of a multiprocessor."""
 _MOST_TILES = 100
@@ -68,7 +68,12 @@ def max_small_batch(weight: torch.Tensor) -> int:
         return 0
     if weight.shape[1] % 8 or weight.data_ptr() % 16:
         return 0
-    tiles_of_tokens = max(_MOST_TILES // int(triton.cdiv(weight.shape[0], _TILE_ROWS)), 1)
+    return most_tokens(weight.shape[0])
+
+
+def most_tokens(num_rows: int) -> int:
+    """Tokens up to which the kernel is faster than cuBLAS, with a weight of N rows."""
+    tiles_of_tokens = max(_MOST_TILES // int(triton.cdiv(num_rows, _TILE_ROWS)), 1)
     return min(tiles_of_tokens * _MAX_TILE_TOKENS, MAX_SMALL_BATCH)
 
 
@@ -81,14 +86,13 @@ def num_k_splits(num_tokens: int, weight: torch.Tensor) -> int:
     """Parts to cut K into so that a product with `weight` `[N, K]` fills the device: 1, 2 or 4."""
     num_rows, row_size = weight.shape
     programs = triton.cdiv(num_rows, _TILE_ROWS) * triton.cdiv(num_tokens, _tile_tokens(num_tokens))
-    splits = 1
-    while splits < _MAX_SPLITS and 2 * splits * programs <= _PROGRAMS_AT_ONCE:
-        splits *= 2
-    return min(splits, max(int(triton.cdiv(row_size, _TILE_K)) // 2, 1))
+    # Each part has two tiles at least.
+    most = min(_MAX_SPLITS, _PROGRAMS_AT_ONCE // max(programs, 1), triton.cdiv(row_size, _TILE_K) // 2)
+    return 1 << max(int(most), 1).bit_length() - 1
 
 
 def small_batch_linear(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *, num_splits: int | None = None
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *, num_splits: int = 1
 ) -> torch.Tensor:
     """Multiply a few vectors by a matrix, where `max_small_batch` is above 0.
 
@@ -96,11 +100,11 @@ def small_batch_linear(
         x: `[T, K]`, T at most `MAX_SMALL_BATCH`, float16 or bfloat16; rows of any stride of whole 16 bytes.
         weight: `[N, K]`, dtype of `x`, contiguous.
         bias: `[N]`, dtype of `x`.
-        num_splits: S parts of K whose products the caller adds; None: the whole sum is wanted.
+        num_splits: S, at most `MAX_SPLITS`; above 1 K is cut into so many parts, whose products the caller adds.
 
     Returns:
-        `[T, N]`, x · weightᵀ (+ bias), summed in float32 and rounded once to the dtype of `x`; or `[S, T, N]` float32,
-        a sum for each part, to the first of which `bias` is added.
+        `[T, N]`, x · weightᵀ (+ bias), summed in float32 and rounded once to the dtype of `x`; of several parts
+        `[S, T, N]` float32, a sum for each, to the first of which `bias` is added.
 
     Raises:
         InvalidTensor: The shapes, dtypes or layouts do not fit each other, or `x` has too many rows.
@@ -108,15 +112,14 @@ def small_batch_linear(
     require_small_batch(x, weight, bias)
     require_splits(num_splits)
     num_tokens, num_rows = x.shape[0], weight.shape[0]
-    if num_splits is None:
+    if num_splits == 1:
         output = torch.empty((num_tokens, num_rows), dtype=x.dtype, device=x.device)
     else:
         output = torch.empty((num_splits, num_tokens, num_rows), dtype=torch.float32, device=x.device)
     if num_tokens == 0:
         return output
-    splits = num_splits or 1
-    plan = _plan(num_tokens, weight, splits)
-    grid = (triton.cdiv(num_rows, _TILE_ROWS), triton.cdiv(num_tokens, plan.tile_tokens), splits)
+    plan = _plan(num_tokens, weight, num_splits)
+    grid = (triton.cdiv(num_rows, _TILE_ROWS), triton.cdiv(num_tokens, plan.tile_tokens), num_splits)
     _small_batch_kernel[grid](
         output,
         _descriptor(weight, _TILE_ROWS),

@@ -8,6 +8,8 @@ from minivllm_kernels.sampling_table import SamplingTable
 
 MAX_SMALL_BATCH = 256
 """Rows that `small_batch_linear` takes; with more, cuBLAS is faster."""
+MAX_SPLITS = 32
+"""Parts of a product; with more, offsets of a large vocabulary's products would pass 32 bits."""
 
 
 def require_shape(name: str, tensor: torch.Tensor, expected: tuple[int, ...]) -> None:
@@ -180,14 +182,14 @@ def require_small_batch(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tenso
     if x.shape[0] > MAX_SMALL_BATCH:
         raise InvalidTensor(f"x has {x.shape[0]} rows, expected at most {MAX_SMALL_BATCH}")
     for name, tensor in (("x", x), ("weight", weight)):
-        if tensor.stride(0) % 8 or tensor.data_ptr() % 16:
-            raise InvalidTensor(f"{name} has rows that do not begin at multiples of 16 bytes")
+        if tensor.stride(0) % 8 or tensor.stride(0) < tensor.shape[1] or tensor.data_ptr() % 16:
+            raise InvalidTensor(f"{name} has rows that overlap, or do not begin at multiples of 16 bytes")
 
 
-def require_splits(num_splits: int | None) -> None:
-    """Raise `InvalidTensor` unless `num_splits`, if given, is at least 1."""
-    if num_splits is not None and num_splits < 1:
-        raise InvalidTensor(f"num_splits is {num_splits}, expected at least 1")
+def require_splits(num_splits: int) -> None:
+    """Raise `InvalidTensor` unless `num_splits` is from 1 to `MAX_SPLITS`."""
+    if not 1 <= num_splits <= MAX_SPLITS:
+        raise InvalidTensor(f"num_splits is {num_splits}, expected 1 to {MAX_SPLITS}")
 
 
 def require_request_tables(

@@ -14,7 +14,7 @@ UNICODE_TO_BYTE: Mapping[str, int] = {chr(byte): byte for byte in _VISIBLE} | {
 }
 """Character of a token's spelling to the byte that it stands for."""
 
-_NO_BYTE = 256
+_NO_BYTE = 256  # which Latin-1 refuses
 _TO_BYTE = dict.fromkeys(range(256), _NO_BYTE) | {
     ord(character): byte for character, byte in UNICODE_TO_BYTE.items()
 }

@@ -71,7 +71,11 @@ def reached_places(schema: Schema) -> list[Place]:
     reached = []
     while pending:
         place = pending.pop()
-        _check_values(place.node)
+        try:
+            _check_values(place.node)
+        except InvalidParameter as error:
+            where = f", at {place.pointer[:200]!r}" if place.pointer else ""
+            raise InvalidParameter("json_schema", f"{error}{where}") from error
         reached.append(place)
         for part in _parts(place, schema):
             known = places.setdefault(id(part.node), part)

@@ -1,3 +1,4 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,10 +24,13 @@ def test_joined_outputs_have_the_same_ids_and_the_same_end(token_ids):
     assert all(each.num_cached_tokens == 2 for each in ready)
 
 
-def test_requests_that_start_together_take_turns():
+@pytest.mark.parametrize("num_at_once", [1, 2, 64])
+def test_requests_take_turns_however_they_arrive(num_at_once):
     names = [str(index) for index in range(64)]
     joiner = OutputJoiner()
-    joiner.hold(names)
+    for first in range(0, 64, num_at_once):
+        joiner.hold(names[first : first + num_at_once])
+        joiner.push([output(name, 1) for name in names[: first + num_at_once]])
     counts = [len(joiner.push([output(name, 1) for name in names])) for _ in range(96)]
     assert set(counts) == {2}
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from minivllm_runtime.attention.step_attention import AttentionBackend
 
 Projection = Callable[[Tensor], Tensor]
-"""x [T, K] -> x · weightᵀ (+ bias), [T, N]."""
+"""x [T, K] -> x · weightᵀ (+ bias), [T, N]; a `residual_linear`'s may come in parts, [S, T, N]."""
 
 
 class Norm(Protocol):
@@ -19,7 +19,7 @@ class Norm(Protocol):
         ...
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
-        """Add x, a `residual_linear`'s product, to residual [T, H] in place and return the sum, normalized."""
+        """Add x [T, H], or a `residual_linear`'s parts of it, to residual [T, H] in place; return the sum, normalized."""
         ...
 
 

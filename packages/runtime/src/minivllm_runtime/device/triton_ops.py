@@ -59,7 +59,7 @@ class TritonOps:
                 return gemv(x, weight, bias)
             if num_tokens <= largest_small_batch:
                 num_splits = num_k_splits(num_tokens, weight) if may_split else 1
-                return small_batch_linear(x, weight, bias, num_splits=num_splits if num_splits > 1 else None)
+                return small_batch_linear(x, weight, bias, num_splits=num_splits)
             return functional.linear(x, weight, bias)
 
         return project

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from minivllm_runtime.engine.join_outputs import join_outputs
 from minivllm_runtime.messages import TokenOutput
 
-_MOST_OUTPUTS = 32
-"""Outputs joined into one: the work that one output costs is then little."""
+_STEPS_BETWEEN = 32
+"""Steps from one turn of a request to its next: the work that one of so many outputs costs is then little."""
 
 
 class OutputJoiner:
@@ -20,13 +20,13 @@ class OutputJoiner:
 
     def __init__(self) -> None:
         self._held: dict[str, tuple[int, list[TokenOutput]]] = {}
-        self._num_held = 0
+        self._num_held = 1
         self._turn = 0
 
     def hold(self, request_ids: Iterable[str]) -> None:
         """Join the outputs of these requests from now on."""
         for request_id in request_ids:
-            self._held[request_id] = ((self._turn - 1 - self._num_held) % _MOST_OUTPUTS, [])
+            self._held[request_id] = (-self._num_held % _STEPS_BETWEEN, [])
             self._num_held += 1
 
     def forget(self, request_ids: Iterable[str]) -> None:
@@ -38,7 +38,7 @@ class OutputJoiner:
         """Take the outputs of a step; returns what is not held any longer."""
         ready: list[TokenOutput] = []
         held_of, now = self._held.get, self._turn
-        for output in outputs:
+        for output in outputs:  # fields by index: this runs once per request and step
             held = held_of(output[0])
             if held is None:
                 ready.append(output)
@@ -47,9 +47,9 @@ class OutputJoiner:
             parts.append(output)
             if output[2] is not None:  # why it ended
                 ready.append(join_outputs(parts))
-                del self._held[output.request_id]
+                del self._held[output[0]]
             elif turn == now:
                 ready.append(join_outputs(parts))
                 parts.clear()
-        self._turn = (now + 1) % _MOST_OUTPUTS
+        self._turn = (now + 1) % _STEPS_BETWEEN
         return ready

@@ -25,7 +25,7 @@ class RMSNorm(nn.Module):
         return self._packed()(x)
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
-        """Add x, a ResidualLinear's output, to residual [T, H] in place and return the sum, normalized."""
+        """Add x [T, H], or a ResidualLinear's parts of it, to residual [T, H] in place; return the sum, normalized."""
         return self._packed().add(x, residual)
 
     def _packed(self) -> Norm:

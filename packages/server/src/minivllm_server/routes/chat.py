@@ -1,11 +1,13 @@
 """`POST /v1/chat/completions`."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from minivllm_runtime.errors import InvalidParameter
+from minivllm_runtime.json_schema import schema_text
 from minivllm_server.answer import AnswerChunks, new_identity, whole_answer
 from minivllm_server.chat_choices import ChatChoices
 from minivllm_server.exchange import ExchangeDependency
@@ -71,18 +73,26 @@ def _plan_tool_use(body: ChatRequest, serving: Serving) -> _ToolUse:
     match body.tool_choice:
         case NamedToolChoice(function=function):
             tool = next(each for each in tools if each.function.name == function.name)
-            output_format = {"json_schema": _schema_of(tool), "strict_schema": tool.function.strict is True}
+            _check_strict([tool])
+            output_format = {"json_schema": _schema_of(tool), "strict_schema": False}
             return _ToolUse(shown, lambda: NamedCallParser(function.name), output_format)
         case "required":
+            _check_strict(tools)
             schema = call_list_schema(
                 [(tool.function.name, _schema_of(tool)) for tool in tools],
                 is_parallel=body.parallel_tool_calls is not False,
             )
-            is_strict = any(tool.function.strict for tool in tools)
-            return _ToolUse(shown, CallListParser, {"json_schema": schema, "strict_schema": is_strict})
+            return _ToolUse(shown, CallListParser, {"json_schema": schema, "strict_schema": False})
     if serving.make_tool_parser is None:
         raise InvalidParameter("tools", "this model has not been taught to call tools in a form known here")
     return _ToolUse(shown, serving.make_tool_parser, {})
+
+
+def _check_strict(tools: Sequence[Tool]) -> None:
+    """Refuse the schema of a strict function if not all of it can be enforced; each for itself, as it was sent."""
+    for tool in tools:
+        if tool.function.strict:
+            schema_text(_schema_of(tool), is_strict=True)
 
 
 def _schema_of(tool: Tool) -> dict[str, Any]:
