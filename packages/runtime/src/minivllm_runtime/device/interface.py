@@ -19,7 +19,7 @@ class Norm(Protocol):
         ...
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
-        """Add x [T, H], or a `residual_linear`'s parts of it, to residual [T, H] in place; return the sum, normalized."""
+        """Add x [T, H], whole or a `residual_linear`'s, to residual [T, H] in place; return the sum, normalized."""
         ...
 
 
