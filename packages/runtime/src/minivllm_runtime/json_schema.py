@@ -7,6 +7,7 @@ from typing import Any
 from minivllm_runtime.errors import InvalidParameter
 from minivllm_runtime.schema_keywords import check_keywords
 from minivllm_runtime.schema_pattern import SchemaPattern
+from minivllm_runtime.schema_places import as_list
 from minivllm_runtime.schema_reference import follow
 
 MAX_SCHEMA_BYTES = 65536
@@ -124,10 +125,8 @@ def _check_names(schemas: list[dict[str, Any]], schema: dict[str, Any]) -> None:
     while pending:
         node = pending.pop()
         reference = node.get("$ref")
-        options = [
-            option for keyword in ("anyOf", "oneOf", "allOf") for option in _as_list(node.get(keyword))
-        ]
-        values = [node["const"]] if "const" in node else _as_list(node.get("enum"))
+        options = [option for keyword in ("anyOf", "oneOf", "allOf") for option in as_list(node.get(keyword))]
+        values = [node["const"]] if "const" in node else as_list(node.get("enum"))
         if isinstance(reference, str):
             options = [] if reference in followed else [follow(reference, schema)]
             followed.add(reference)
@@ -138,10 +137,6 @@ def _check_names(schemas: list[dict[str, Any]], schema: dict[str, Any]) -> None:
                 "has propertyNames that allow other values than strings: let each be of type 'string'"
             )
         pending += (option for option in options if isinstance(option, dict))
-
-
-def _as_list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _check_cost(schemas: list[dict[str, Any]]) -> None:

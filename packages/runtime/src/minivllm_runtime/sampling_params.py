@@ -51,6 +51,7 @@ class SamplingParams:
         include_stop_str_in_output: Keep the matched stop string in the text.
         priority: Lower is served first under the priority policy.
         cache_salt: Requests share cached prefixes only with requests of the same salt; at most 256 characters.
+        output_schema: The text of the JSON schema that the output follows, however it was asked for; not a parameter.
 
     Raises:
         InvalidParameter: naming the value and the limit.
@@ -80,6 +81,7 @@ class SamplingParams:
     include_stop_str_in_output: bool = False
     priority: int = 0
     cache_salt: str = ""
+    output_schema: str | None = field(init=False, repr=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
         stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
@@ -129,20 +131,16 @@ class SamplingParams:
                 "min_tokens", f"min_tokens ({self.min_tokens}) is above max_tokens ({self.max_tokens})"
             )
 
-    @property
-    def output_schema(self) -> str | None:
-        """The text of the JSON schema that the output follows, however it was asked for."""
-        if self.json_object:
-            return '{"type": "object"}'
-        return (
-            None if self.json_schema is None else schema_text(self.json_schema, is_strict=self.strict_schema)
-        )
-
     def _check_schema(self) -> None:
         if self.json_object and self.json_schema is not None:
             raise InvalidParameter("json_schema", "json_schema and json_object exclude each other")
-        if self.output_schema is None:
+        if self.json_schema is not None:
+            text = schema_text(self.json_schema, is_strict=self.strict_schema)
+        elif self.json_object:
+            text = '{"type": "object"}'
+        else:
             return
+        object.__setattr__(self, "output_schema", text)
         for name, value in (("min_tokens", self.min_tokens), ("ignore_eos", self.ignore_eos)):
             if value:
                 raise InvalidParameter(

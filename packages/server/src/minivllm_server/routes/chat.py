@@ -34,6 +34,7 @@ async def create_chat_completion(
     serving.note_prompt(exchange, messages)
     tool_use = _plan_tool_use(body, serving)
     params = body.sampling_params(**tool_use.output_format)
+    _check_strict(tool_use.strict)
     check_num_choices(1, params.n, serving.max_choices)
     prompt = await serving.engine.encode_chat(messages, tool_use.shown)
     generation = await Generation.start(serving, exchange, identity, [prompt], params)
@@ -58,11 +59,13 @@ class _ToolUse(NamedTuple):
         shown: For the chat template; None: the model is told of no tools.
         make_parser: Finds the calls in what it says; None: there are none.
         output_format: Fields of `SamplingParams` that force calls.
+        strict: Those of several that may be called whose schemas must be enforced.
     """
 
     shown: list[dict[str, Any]] | None
     make_parser: MakeParser | None
     output_format: dict[str, Any]
+    strict: Sequence[Tool] = ()
 
 
 def _plan_tool_use(body: ChatRequest, serving: Serving) -> _ToolUse:
@@ -73,26 +76,24 @@ def _plan_tool_use(body: ChatRequest, serving: Serving) -> _ToolUse:
     match body.tool_choice:
         case NamedToolChoice(function=function):
             tool = next(each for each in tools if each.function.name == function.name)
-            _check_strict([tool])
-            output_format = {"json_schema": _schema_of(tool), "strict_schema": False}
+            output_format = {"json_schema": _schema_of(tool), "strict_schema": tool.function.strict is True}
             return _ToolUse(shown, lambda: NamedCallParser(function.name), output_format)
         case "required":
-            _check_strict(tools)
             schema = call_list_schema(
                 [(tool.function.name, _schema_of(tool)) for tool in tools],
                 is_parallel=body.parallel_tool_calls is not False,
             )
-            return _ToolUse(shown, CallListParser, {"json_schema": schema, "strict_schema": False})
+            strict = [tool for tool in tools if tool.function.strict]
+            return _ToolUse(shown, CallListParser, {"json_schema": schema, "strict_schema": False}, strict)
     if serving.make_tool_parser is None:
         raise InvalidParameter("tools", "this model has not been taught to call tools in a form known here")
     return _ToolUse(shown, serving.make_tool_parser, {})
 
 
 def _check_strict(tools: Sequence[Tool]) -> None:
-    """Refuse the schema of a strict function if not all of it can be enforced; each for itself, as it was sent."""
+    """Refuse schemas that cannot be enforced, each for itself, as it was sent; together they are not too large."""
     for tool in tools:
-        if tool.function.strict:
-            schema_text(_schema_of(tool), is_strict=True)
+        schema_text(_schema_of(tool), is_strict=True)
 
 
 def _schema_of(tool: Tool) -> dict[str, Any]:
