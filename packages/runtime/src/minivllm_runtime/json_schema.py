@@ -33,6 +33,8 @@ _COSTLY_FORMATS = frozenset(
         "uri-template",
     ]
 )
+_MOST_DIGITS = 300
+"""Of an integer: the compiler reads more as infinity."""
 _VALUES = ("const", "enum", "default", "examples")
 _SCHEMAS_BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 
@@ -47,20 +49,7 @@ def schema_text(schema: str | Mapping[str, Any], *, is_strict: bool = True) -> s
     Raises:
         InvalidParameter: it is no JSON object, or too large, too deep, or too costly to compile, or not enforced.
     """
-    if not isinstance(schema, str):
-        schema = _dumped(schema)
-    num_bytes = len(schema.encode(errors="surrogatepass"))
-    if num_bytes > MAX_SCHEMA_BYTES:
-        raise _refusal(f"has {num_bytes} bytes; at most {MAX_SCHEMA_BYTES} are allowed")
-    try:
-        parsed = json.loads(schema, parse_constant=_refuse_constant)
-    except ValueError as error:
-        raise _refusal(f"is no JSON: {error}") from error
-    except RecursionError as error:
-        raise _too_deep() from error
-    if not isinstance(parsed, dict):
-        raise _refusal("must be a JSON object")
-    _check_depth(parsed, depth=1)
+    parsed = parse_schema(schema)
     schemas = list(_schemas_in(parsed))
     for node in schemas:
         _check_properties(node)
@@ -72,6 +61,43 @@ def schema_text(schema: str | Mapping[str, Any], *, is_strict: bool = True) -> s
     for node in schemas:
         _make_patterns_explicit(node)
     return _dumped(parsed)
+
+
+def parse_schema(schema: str | Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of a schema, given as text or as an object.
+
+    Raises:
+        InvalidParameter: it is no JSON object, or too large or too deep.
+    """
+    if not isinstance(schema, str):
+        schema = _dumped(schema)
+    num_bytes = len(schema.encode(errors="surrogatepass"))
+    if num_bytes > MAX_SCHEMA_BYTES:
+        raise _refusal(f"has {num_bytes} bytes; at most {MAX_SCHEMA_BYTES} are allowed")
+    try:
+        parsed = json.loads(schema, parse_constant=_refuse_constant, parse_int=_parse_int)
+    except ValueError as error:
+        raise _refusal(f"is no JSON: {error}") from error
+    except RecursionError as error:
+        raise _too_deep() from error
+    if not isinstance(parsed, dict):
+        raise _refusal("must be a JSON object")
+    _check_depth(parsed, depth=1)
+    return parsed
+
+
+def move_references(schema: dict[str, Any], pointer: str) -> None:
+    """Let the references from a schema to itself lead to `pointer`, its place in a larger one, such as "#/items"."""
+    for node in _schemas_in(schema):
+        reference = node.get("$ref")
+        if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
+            node["$ref"] = pointer + reference[1:]
+
+
+def _parse_int(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError(f"{digits[:20]}… has {len(digits)} digits; at most {_MOST_DIGITS} are allowed")
+    return int(digits)
 
 
 def _refuse_constant(name: str) -> None:

@@ -126,7 +126,10 @@ def _explicit_pieces(text: str) -> list[str]:
     kinds = [kind if kind != "anchor" else piece for kind, piece in pieces]
     if _is_within(kinds, "^", "open", "close") or _is_within(reversed(kinds), "$", "close", "open"):
         raise ValueError("'^' is supported where a pattern begins, and '$' where it ends, alone")
-    return [_explicit(kind, piece) for kind, piece in pieces if kind != "anchor"]
+    pieces = [each for each in pieces if each[0] != "anchor"]
+    # A piece that occurs a thousand times is spelled out once.
+    explicit = {each: _explicit(*each) for each in dict.fromkeys(pieces)}
+    return [explicit[each] for each in pieces]
 
 
 def _check_order(pieces: list[tuple[str, str]]) -> None:

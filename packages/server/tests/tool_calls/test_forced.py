@@ -1,3 +1,5 @@
+import json
+
 from minivllm_server.tool_calls.forced import CallListParser, NamedCallParser, call_list_schema
 
 from .reading import read
@@ -21,6 +23,23 @@ def test_a_list_that_was_cut_short_in_arguments_keeps_them():
 
 def test_a_list_that_was_cut_short_before_them_is_text():
     assert read(CallListParser, '[{"name": "f", "par') == ('[{"name": "f", "par', [])
+
+
+def test_references_lead_to_where_the_parameters_are():
+    values = {"const": {"$ref": "#"}, "default": {"$ref": "#/a"}}
+    node = {
+        "type": "object",
+        "properties": {"next": {"$ref": "#"}, "$ref": {"$ref": "#/$defs/x"}, "v": values},
+    }
+    parameters = {**node, "$defs": {"x": {"type": "integer"}}}
+    before = json.dumps(parameters)
+    schema = call_list_schema([("f", {}), ("g", parameters)], is_parallel=True)
+    place = "#/items/anyOf/1/properties/parameters"
+    moved = schema["items"]["anyOf"][1]["properties"]["parameters"]
+    assert moved["properties"]["next"] == {"$ref": place}
+    assert moved["properties"]["$ref"] == {"$ref": f"{place}/$defs/x"}
+    assert moved["properties"]["v"] == values
+    assert json.dumps(parameters) == before
 
 
 def test_the_schema_of_a_list():

@@ -175,6 +175,36 @@ def test_a_strict_function_leaves_another_as_it_is(server, stream):
     assert answer.status_code == 200
 
 
+LIST = {
+    "type": "object",
+    "properties": {
+        "value": {"$ref": "#/$defs/number"},
+        "next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]},
+    },
+    "required": ["value", "next"],
+    "additionalProperties": False,
+    "$defs": {"number": {"type": "integer"}},
+}
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "f"}}], ids=str)
+@pytest.mark.parametrize("strict", [True, False])
+def test_arguments_that_refer_to_parts_of_their_schema(server, choice, strict):
+    text = '{"value": 1, "next": {"value": 2, "next": null}}'
+    wish = f'[{{"name": "f", "parameters": {text}}}]' if choice == "required" else text
+    server.play(ids_of(wish, EOS), prompt_len=TOOL_PROMPT_LEN)
+    tools = [tool("other"), tool("f", LIST, strict=strict)]
+    (call,) = server.chat_choice(max_tokens=200, tools=tools, tool_choice=choice)["message"]["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == json.loads(text)
+
+
+@pytest.mark.parametrize("where", ["title", "default", "maxItems"])
+def test_an_integer_that_no_compiler_reads_is_400_with_a_reason(server, where):
+    response_format = schema_format({"type": "array", "items": {"type": "null"}, where: 10**400})
+    error = expect_error(server.chat(max_tokens=5, response_format=response_format), 400)
+    assert "401 digits" in error["message"]
+
+
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_named_call(server, stream):
     server.play(ids_of('{"x": 1, "y": 2}', EOS), prompt_len=TOOL_PROMPT_LEN)

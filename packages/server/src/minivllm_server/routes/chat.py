@@ -93,7 +93,11 @@ def _plan_tool_use(body: ChatRequest, serving: Serving) -> _ToolUse:
 def _check_strict(tools: Sequence[Tool]) -> None:
     """Refuse schemas that cannot be enforced, each for itself, as it was sent; together they are not too large."""
     for tool in tools:
-        schema_text(_schema_of(tool), is_strict=True)
+        try:
+            schema_text(_schema_of(tool), is_strict=True)
+        except InvalidParameter as error:
+            name = tool.function.name
+            raise InvalidParameter(error.param, f"{error} (the function is {name!r})") from error
 
 
 def _schema_of(tool: Tool) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from minivllm_runtime.json_schema import move_references, parse_schema
 from minivllm_server.tool_calls.call_sequence import CallSequenceParser
 from minivllm_server.tool_calls.parser import CallPiece, Parsed
 
@@ -46,6 +47,9 @@ def call_list_schema(
     Args:
         functions: Name of each and the schema of its parameters.
         is_parallel: Whether there may be more than one call.
+
+    Raises:
+        InvalidParameter: it is too large or too deep.
     """
     calls = [
         {
@@ -56,5 +60,9 @@ def call_list_schema(
         }
         for name, parameters in functions
     ]
-    schema = {"type": "array", "minItems": 1, "items": {"anyOf": calls}}
-    return schema if is_parallel else {**schema, "maxItems": 1}
+    most = {} if is_parallel else {"maxItems": 1}
+    schema = parse_schema({"type": "array", "minItems": 1, **most, "items": {"anyOf": calls}})
+    for index, call in enumerate(schema["items"]["anyOf"]):
+        place = f"#/items/anyOf/{index}/properties/parameters"
+        move_references(call["properties"]["parameters"], place)
+    return schema
