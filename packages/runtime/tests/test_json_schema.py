@@ -20,6 +20,10 @@ def test_text_and_object_are_the_same_schema(schema):
     assert schema_text(json.dumps(schema, indent=2)) == schema_text(schema)
 
 
+def test_integers_of_the_most_digits_are_accepted():
+    assert schema_text({"default": [10**299, -(10**299)]})
+
+
 def nested(depth):
     return '{"items":' * (depth - 1) + "{}" + "}" * (depth - 1)
 
@@ -36,6 +40,8 @@ def nested(depth):
         ({"const": float("nan")}, "no JSON"),
         ('{"const": NaN}', "no JSON"),
         ('{"default": 1e999}', "no JSON"),
+        ({"default": [10**300]}, "integer of 301 digits, 10000000000000000000…; at most 300"),
+        ({"maxLength": -(10**300)}, "integer of 301 digits, -1000000000000000000…; at most 300"),
         (nested(MAX_SCHEMA_DEPTH + 1), "64 levels"),
         (nested(6500), "64 levels"),
         ('{"a":"' + "x" * MAX_SCHEMA_BYTES + '"}', "65544 bytes; at most 65536"),

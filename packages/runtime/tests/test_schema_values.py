@@ -24,7 +24,7 @@ NO_BOUNDS = ["1", None, True, []]
             for keyword in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
         ),
         *(
-            ("number", keyword, [*NO_BOUNDS, 2**53 + 1, 10**400])
+            ("number", keyword, [*NO_BOUNDS, 2**53 + 1, 10**299])
             for keyword in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
         ),
         *((kind, "multipleOf", [*NO_BOUNDS, 0, -1.5]) for kind in ("integer", "number")),
@@ -82,7 +82,7 @@ def test_bounds_that_no_number_that_is_written_keeps_are_refused(bounds, is_stri
     assert all(keyword in str(refusal.value) for keyword in bounds)
 
 
-@pytest.mark.parametrize("number", [2**64 - 1, -(2**63) - 1, 10**400])
+@pytest.mark.parametrize("number", [2**64 - 1, -(2**63) - 1, 10**299])
 def test_a_constant_that_would_be_rounded_is_refused(number):
     for schema in ({"const": {"a": [number]}}, {"enum": ["a", number]}):
         with pytest.raises(InvalidParameter, match=f"constant {str(number)[:40]}.*64 bits"):

@@ -76,7 +76,7 @@ def parse_schema(schema: str | Mapping[str, Any]) -> dict[str, Any]:
         raise _refusal(f"has {num_bytes} bytes; at most {MAX_SCHEMA_BYTES} are allowed")
     try:
         parsed = json.loads(schema, parse_constant=_refuse_constant, parse_int=_parse_int)
-    except ValueError as error:
+    except json.JSONDecodeError as error:
         raise _refusal(f"is no JSON: {error}") from error
     except RecursionError as error:
         raise _too_deep() from error
@@ -94,14 +94,17 @@ def move_references(schema: dict[str, Any], pointer: str) -> None:
             node["$ref"] = pointer + reference[1:]
 
 
-def _parse_int(digits: str) -> int:
-    if len(digits) > _MOST_DIGITS:
-        raise ValueError(f"{digits[:20]}… has {len(digits)} digits; at most {_MOST_DIGITS} are allowed")
-    return int(digits)
+def _parse_int(text: str) -> int:
+    num_digits = len(text.removeprefix("-"))
+    if num_digits > _MOST_DIGITS:
+        raise _refusal(
+            f"has an integer of {num_digits} digits, {text[:20]}…; at most {_MOST_DIGITS} are allowed"
+        )
+    return int(text)
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number")
+    raise _refusal(f"is no JSON: {name} is no number")
 
 
 def _dumped(schema: Mapping[str, Any]) -> str:
