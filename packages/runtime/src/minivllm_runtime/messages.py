@@ -3,7 +3,6 @@
 All of it is frozen and made of numbers, strings, tuples and frozensets: `process/` sends it to another process.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
@@ -14,8 +13,7 @@ GREEDY_TEMPERATURE = 1e-5
 """Temperatures below this are greedy: dividing logits by less overflows and gains nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineRequest:
+class EngineRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One choice of one prompt, ready to be scheduled.
 
     Attributes:

@@ -1,9 +1,9 @@
 """Sampling on a CUDA device: what it gives on a CPU, and no step waits for the device."""
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from minivllm_runtime.messages import EngineRequest
 

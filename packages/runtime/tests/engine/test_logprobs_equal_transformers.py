@@ -1,10 +1,10 @@
 """Log-probabilities of prompts and outputs are log-softmax of `transformers`' logits, however requests are mixed."""
 
-from dataclasses import replace
 from functools import cache
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from minivllm_runtime.messages import AbortRequest, AddRequests, EngineRequest
 from minivllm_scheduler import FinishReason

