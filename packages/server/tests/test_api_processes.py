@@ -319,6 +319,23 @@ def test_a_killed_engine_ends_streams_is_an_ill_health_of_all_and_is_logged_once
 
 
 @needs_smollm2
+def test_a_hanging_engine_is_an_ill_health_until_it_goes_on(becomes_true):
+    with served("--engine-timeout-s", "0.3") as (url, process):
+
+        def health():
+            return httpx.get(f"{url}/health", timeout=60)
+
+        os.kill(engine_of(process), signal.SIGSTOP)
+        try:
+            assert becomes_true(lambda: "the engine has not answered for" in health().text)
+        finally:
+            os.kill(engine_of(process), signal.SIGCONT)
+        for _ in range(10):
+            assert becomes_true(lambda: health().status_code == 200)
+        assert httpx.post(f"{url}/v1/completions", json=PROMPT, timeout=60).status_code == 200
+
+
+@needs_smollm2
 def test_a_killed_parent_leaves_nobody_behind(becomes_true):
     with served() as (_, process):
         children = [pid for pids in programs_of(process).values() for pid in pids]

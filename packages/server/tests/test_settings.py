@@ -44,6 +44,8 @@ def test_flags_are_strings():
         ("drain_timeout_s", "nan"),
         ("write_timeout_s", "0"),
         ("read_timeout_s", "inf"),
+        ("engine_timeout_s", "0"),
+        ("engine_timeout_s", "inf"),
         ("served_model_name", ""),
         ("served_model_name", "a,,b"),
         ("requests_per_minute", "0"),

@@ -325,6 +325,26 @@ def test_who_asks_gets_the_numbers_of_the_moment_or_the_last_ones_known():
     run(scenario)
 
 
+def test_an_engine_that_gives_no_sign_of_life_is_silent_until_it_does():
+    async def scenario(engine, model):
+        async def silence_is(expected):
+            while not expected(engine.silence_s()):
+                await asyncio.sleep(0.001)
+
+        assert engine.silence_s() == 0
+        await silence_is(lambda seconds: seconds > 0)  # before the answer can be here
+        await silence_is(lambda seconds: seconds == 0)
+        model.open.clear()
+        running = await engine.submit([PROMPT], greedy(), request_id="running")
+        await silence_is(lambda seconds: seconds > 0.05)
+        model.open.set()
+        await read(running)
+        await silence_is(lambda seconds: seconds == 0)
+        await engine.shutdown()
+
+    run(scenario)
+
+
 def test_encoding_runs_off_the_loop_and_refuses_what_cannot_fit():
     async def scenario(engine, model):
         assert await engine.encode("prompt: ") == PROMPT

@@ -39,6 +39,7 @@ def create_app(engine: AsyncEngine, settings: ServerSettings, metrics_folder: st
         max_choices=settings.max_num_waiting,
         max_body_bytes=settings.max_body_bytes,
         read_timeout_s=settings.read_timeout_s,
+        engine_timeout_s=settings.engine_timeout_s,
         metrics=ServerMetrics(engine, settings.model_names[0], metrics_folder),
         clock=time.monotonic,
         log_prompts=settings.log_prompts,

@@ -24,6 +24,7 @@ class Serving:
         max_choices: Most `n × prompts` of one request: the length of the waiting queue.
         max_body_bytes: Larger bodies are refused.
         read_timeout_s: Within so long the body of a request must have come.
+        engine_timeout_s: An engine that does not answer for longer counts as dead.
         metrics: What is measured.
         clock: The server's clock.
         log_prompts: Whether what clients ask is logged.
@@ -36,6 +37,7 @@ class Serving:
     max_choices: int
     max_body_bytes: int
     read_timeout_s: float
+    engine_timeout_s: float
     metrics: ServerMetrics
     clock: Clock
     log_prompts: bool

@@ -138,6 +138,12 @@ class ServerSettings(EngineSettings):
     drain_timeout_s: float = Field(
         30.0, ge=0, allow_inf_nan=False, description="Seconds open requests may take after SIGTERM."
     )
+    engine_timeout_s: float = Field(
+        120.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Seconds the engine may take for a step; if it answers nothing for longer, /health says 503.",
+    )
     read_timeout_s: float = Field(
         30.0,
         gt=0,

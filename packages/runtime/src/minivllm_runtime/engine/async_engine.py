@@ -70,6 +70,8 @@ class AsyncEngine:
         self._submissions: dict[str, Submission] = {}
         self._answers: dict[str, asyncio.Future[Accepted | Refused]] = {}
         self._queue_time_observers: list[Callable[[float], object]] = []
+        self._sign_of_life: asyncio.Task[None] | None = None
+        self._sign_asked_at_s = 0.0
 
     @classmethod
     def build(
@@ -115,6 +117,18 @@ class AsyncEngine:
                 async with asyncio.timeout(patience_s):
                     await self._ask(name, AskStats(name))
         return self._stats
+
+    def silence_s(self) -> float:
+        """Seconds for which the engine has owed a sign of life; 0 if it gave the last one that was asked for.
+
+        Each call after a sign asks for the next. One is given between two steps: an engine that is alive, but held up
+        for ever by its device, gives none.
+        """
+        now_s = asyncio.get_running_loop().time()
+        if self._sign_of_life is None or self._sign_of_life.done():
+            self._sign_of_life = asyncio.create_task(self._ask_for_life())
+            self._sign_asked_at_s = now_s
+        return now_s - self._sign_asked_at_s
 
     def observe_queue_times(self, observer: Callable[[float], object]) -> None:
         """Call `observer` in the event loop with the seconds that each request waited, when it is first scheduled."""
@@ -230,6 +244,11 @@ class AsyncEngine:
             return await answer
         finally:
             del self._answers[name]
+
+    async def _ask_for_life(self) -> None:
+        name = self._new_name("life")
+        with suppress(EngineDead):
+            await self._ask(name, AskStats(name))
 
     def _new_name(self, purpose: str) -> str:
         """Never used again: the engine may still compute for a submission that was closed a moment ago."""
