@@ -113,14 +113,8 @@ class LLM:
         params = _one_per_prompt(sampling_params, len(listed))
         submissions = [self._prepare(prompt, each) for prompt, each in zip(listed, params, strict=True)]
         with tqdm(total=len(submissions), desc="generating", unit="prompt", disable=not use_tqdm) as bar:
-            deltas = self._run(submissions, bar)
-        return [
-            output
-            for submission in submissions
-            for output in collect(
-                submission.name, submission.requests, [submission.prompt], deltas[submission.name]
-            )
-        ]
+            outputs = self._run(submissions, bar)
+        return [outputs[submission.name] for submission in submissions]
 
     def _prepare(self, prompt: Prompt, params: SamplingParams) -> _Submission:
         name = str(next(self._ids))
@@ -136,25 +130,28 @@ class LLM:
             self._grammars.compile(requests[0].json_schema)
         return _Submission(name, text, params, requests)
 
-    def _run(self, submissions: Sequence[_Submission], bar: "tqdm[None]") -> dict[str, list[ChoiceDelta]]:
-        """Step the engine until every submission is finished; all deltas of each."""
-        deltas: dict[str, list[ChoiceDelta]] = {submission.name: [] for submission in submissions}
-        unfinished = set(deltas)
+    def _run(self, submissions: Sequence[_Submission], bar: "tqdm[None]") -> dict[str, RequestOutput]:
+        """Step the engine until every submission is finished; the output of each."""
+        unfinished = {submission.name: submission for submission in submissions}
+        deltas: dict[str, list[ChoiceDelta]] = {name: [] for name in unfinished}
+        outputs: dict[str, RequestOutput] = {}
         waiting = deque(submissions)
         try:
             while unfinished:
                 self._feed(waiting)
                 for update in self._step():
-                    deltas[update.submission_id] += update.deltas
+                    name = update.submission_id
+                    deltas[name] += update.deltas
                     if update.error is not None:
                         raise update.error
-                    if update.is_finished:
-                        unfinished.discard(update.submission_id)
+                    if update.is_finished:  # joined now, while the device computes for others
+                        done = unfinished.pop(name)
+                        outputs[name] = collect(name, done.requests, done.prompt, deltas.pop(name))
                         bar.update()
         finally:
             for name in unfinished:
                 self._abort(self._output.abort(name))
-        return deltas
+        return outputs
 
     def _feed(self, waiting: deque[_Submission]) -> None:
         """Hand over as many of the next submissions as the engine's queue takes."""
