@@ -7,7 +7,7 @@ from typing import Any
 from minivllm_runtime.errors import InvalidParameter
 from minivllm_runtime.schema_keywords import check_keywords
 from minivllm_runtime.schema_pattern import SchemaPattern
-from minivllm_runtime.schema_places import as_list
+from minivllm_runtime.schema_places import ITEMS, NAMED, OTHERS, as_list, leading_keyword, types_read
 from minivllm_runtime.schema_reference import follow
 
 MAX_SCHEMA_BYTES = 65536
@@ -57,6 +57,8 @@ def schema_text(schema: str | Mapping[str, Any], *, is_strict: bool = True) -> s
     _check_references(schemas, parsed)
     _check_names(schemas, parsed)
     _check_cost(schemas)
+    for node in schemas:
+        _make_openness_explicit(node)
     check_keywords(parsed, is_strict=is_strict)
     for node in schemas:
         _make_patterns_explicit(node)
@@ -136,6 +138,19 @@ def _schemas_in(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
                     pending.extend(value.values())
                 elif keyword not in _VALUES:
                     pending.append(value)
+
+
+def _make_openness_explicit(node: dict[str, Any]) -> None:
+    """Say that anything may be in an object or array of which no part is described.
+
+    The compiler takes one that is described otherwise, by a count for instance, for one that has no parts.
+    """
+    types = types_read(node) or ()
+    if leading_keyword(node) is None:
+        if "object" in types and not node.keys() & {*NAMED, *OTHERS, "propertyNames"}:
+            node["additionalProperties"] = True
+        if "array" in types and not node.keys() & {"prefixItems", *ITEMS}:
+            node["items"] = True
 
 
 def _make_patterns_explicit(node: dict[str, Any]) -> None:

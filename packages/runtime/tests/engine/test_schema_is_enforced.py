@@ -2,6 +2,7 @@
 
 import json
 from functools import cache
+from itertools import permutations, product
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -11,9 +12,10 @@ from jsonschema import Draft202012Validator
 from minivllm_runtime.engine.grammar_compiler import GrammarCompiler
 from minivllm_runtime.errors import InvalidParameter
 from minivllm_runtime.json_schema import schema_text
+from minivllm_runtime.sampling.grammar_masks import GrammarState, allowed_words
 from minivllm_runtime.schema_keywords import FORMAT_LENGTHS
 
-from ..scripted.byte_level import byte_level_tokenizer
+from ..scripted.byte_level import IM_END, byte_level_tokenizer
 from ..scripted.json_writer import NUM_IDS, written_text
 
 seeds = st.integers(0, 2**64 - 1)
@@ -132,6 +134,81 @@ def test_a_usual_schema_is_accepted_and_enforced(schema, part, seed):
     schema = {**schema, "$defs": {"part": part}}
     for value in written_values(schema, seed):
         assert_valid(value, schema)
+
+
+def can_be_written(schema, value, *, is_strict=True):
+    """Whether a value may be the output, its properties in some order."""
+    grammar = compiler().compile(schema_text(schema, is_strict=is_strict))
+    return any(follows(grammar, json.dumps(each)) for each in in_any_order(value))
+
+
+def follows(grammar, text):
+    state = GrammarState(grammar)
+    for byte in text.encode():
+        state.advance(byte)
+    (words,) = allowed_words([state], NUM_IDS).tolist()
+    return state.error is None and bool(words[IM_END // 32] >> (IM_END % 32) & 1)
+
+
+def in_any_order(value):
+    if isinstance(value, list):
+        yield from map(list, product(*map(in_any_order, value)))
+    elif isinstance(value, dict):
+        for names_here in permutations(value):
+            for parts in product(*(in_any_order(value[name]) for name in names_here)):
+                yield dict(zip(names_here, parts, strict=True))
+    else:
+        yield value
+
+
+def closed(schema):
+    """A schema that says what ours mean without saying so: nothing joins the parts of a value that are described."""
+    if not isinstance(schema, dict):
+        return schema
+    told = {
+        keyword: value
+        if keyword in ("const", "enum")
+        else {name: closed(part) for name, part in value.items()}
+        if keyword in ("properties", "patternProperties", "$defs")
+        else [*map(closed, value)]
+        if isinstance(value, list)
+        else closed(value)
+        for keyword, value in schema.items()
+    }
+    if schema.keys() & {"properties", "patternProperties"}:
+        told.setdefault("additionalProperties", False)
+    if "prefixItems" in schema:
+        told.setdefault("items", False)
+    if schema.keys() & {"propertyNames", "additionalProperties"}:
+        told.setdefault("type", "object")
+    return told
+
+
+@settings(max_examples=150)
+@given(accepted_schemas, leaves.filter(lambda leaf: "$ref" not in leaf), st.lists(values, max_size=20))
+def test_what_a_usual_schema_allows_can_be_written(schema, part, allowed):
+    schema = {**schema, "$defs": {"part": part}}
+    judge = Draft202012Validator(closed(schema))
+    for value in allowed:
+        assert can_be_written(schema, value) or not judge.is_valid(value)
+
+
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        *({}, {"title": "t", "$defs": {"unused": {}}}),
+        *({"minItems": 2}, {"maxItems": 2}, {"uniqueItems": True}, {"contains": {"type": "integer"}}),
+        *({"minProperties": 1}, {"maxProperties": 2}, {"minProperties": 0, "maxProperties": 9}),
+        *({"required": ["a"]}, {"dependentRequired": {"a": ["b"]}}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("types", ["array", "object", ["array", "object", "null"]], ids=str)
+def test_parts_that_nothing_describes_may_be_any(keywords, types):
+    schema = {"anyOf": [{"type": types, **keywords}]}
+    for kind, value in (("array", [1, "a"]), ("object", {"a": 1, "b": "x"})):
+        if kind in types:
+            assert can_be_written(schema, value, is_strict=False)
 
 
 def any_keywords(inner):
