@@ -7,6 +7,7 @@ from minivllm_runtime import LLM, EngineConfig, EngineDead, InvalidParameter, Re
 from minivllm_runtime.engine.builder import assemble_engine
 from minivllm_runtime.messages import AddRequests, EngineRequest
 from minivllm_runtime.tokenizer import Tokenizer
+from minivllm_scheduler.recording import Added, Scheduled
 
 from .scripted.byte_level import byte_level_tokenizer
 from .scripted.model import ScriptedModel, scripted_config
@@ -41,7 +42,7 @@ class Broken(ScriptedModel):
         raise RuntimeError("for ever")
 
 
-def built_engine(*, model_class=ScriptedModel, tokenizer=None, **settings):
+def built_engine(*, model_class=ScriptedModel, tokenizer=None, record=None, **settings):
     return assemble_engine(
         EngineConfig(**{"num_blocks": 64, "block_size": 4, "max_num_seqs": 4, **settings}),
         model_class(list(TEXT.encode()), prompt_length=len(PROMPT)),
@@ -49,6 +50,7 @@ def built_engine(*, model_class=ScriptedModel, tokenizer=None, **settings):
         scripted_config(),
         dtype=torch.float32,
         device=torch.device("cpu"),
+        record=record,
     )
 
 
@@ -106,6 +108,39 @@ def test_a_prompt_can_be_scored_alone(run_ahead):
     assert (choice.text, choice.token_ids, choice.finish_reason, choice.logprobs) == ("", (), "length", ())
     assert len(output.prompt_logprobs) == len(PROMPT)
     assert_at_rest(llm)
+
+
+def events_of(params, **settings):
+    """What the scheduler did for 8 prompts, of which a step computes two."""
+    events = []
+    llm = LLM.from_engine(
+        built_engine(record=events.append, max_num_batched_tokens=2 * len(PROMPT), max_num_seqs=8, **settings)
+    )
+    outputs = llm.generate([PROMPT] * 8, params, use_tqdm=False)
+    assert [output.outputs[0].text for output in outputs] == [TEXT] * 8
+    assert_at_rest(llm)
+    return events
+
+
+@pytest.mark.parametrize("run_ahead", [False, True])
+def test_the_first_step_waits_for_no_more_prompts_than_it_takes(run_ahead):
+    events = events_of(greedy(), run_ahead=run_ahead)
+    kinds = [type(event) for event in events if isinstance(event, Added | Scheduled)]
+    assert kinds[:2] == [Added, Added]
+    assert kinds[2] is Scheduled
+    assert kinds[3:9] == [Added] * 6
+
+
+@pytest.mark.parametrize("run_ahead", [False, True])
+def test_the_first_step_waits_for_all_prompts_if_one_goes_before_others(run_ahead):
+    params = [greedy(priority=-index) for index in range(8)]
+    events = events_of(params, run_ahead=run_ahead, scheduling_policy="priority")
+    kinds = [type(event) for event in events if isinstance(event, Added | Scheduled)]
+    assert kinds[:9] == [*[Added] * 8, Scheduled]
+    admitted = [
+        each.request_id for event in events if isinstance(event, Scheduled) for each in event.output.admitted
+    ]
+    assert admitted == [f"{index}-0-0" for index in reversed(range(8))]
 
 
 def test_one_prompt_is_a_list_of_one():

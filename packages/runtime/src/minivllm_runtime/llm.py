@@ -1,5 +1,6 @@
 """Offline generation: many prompts in, all their outputs back."""
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -136,9 +137,13 @@ class LLM:
         deltas: dict[str, list[ChoiceDelta]] = {name: [] for name in unfinished}
         outputs: dict[str, RequestOutput] = {}
         waiting = deque(submissions)
+        # The device waits for the first step: what that cannot take anyway is handed over while it runs.
+        is_in_order = len({submission.params.priority for submission in submissions}) == 1
+        most_tokens = self._core.max_num_batched_tokens if is_in_order else math.inf
         try:
             while unfinished:
-                self._feed(waiting)
+                self._feed(waiting, most_tokens)
+                most_tokens = math.inf
                 for update in self._step():
                     name = update.submission_id
                     deltas[name] += update.deltas
@@ -153,12 +158,13 @@ class LLM:
                 self._abort(self._output.abort(name))
         return outputs
 
-    def _feed(self, waiting: deque[_Submission]) -> None:
-        """Hand over as many of the next submissions as the engine's queue takes."""
+    def _feed(self, waiting: deque[_Submission], most_tokens: float) -> None:
+        """Hand over as many of the next submissions as the engine's queue takes, until their prompts fill a step."""
         room = self._core.queue_room
-        while waiting and len(waiting[0].requests) <= room:
+        while waiting and len(waiting[0].requests) <= room and most_tokens > 0:
             submission = waiting.popleft()
             room -= len(submission.requests)
+            most_tokens -= len(submission.requests[0].prompt_token_ids)
             self._output.register(submission.name, submission.requests, submission.params)
             if not submission.params.stop:
                 self._joiner.hold(request.request_id for request in submission.requests)

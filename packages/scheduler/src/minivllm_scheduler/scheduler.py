@@ -82,6 +82,11 @@ class Scheduler:
         self._num_preemptions = 0
 
     @property
+    def config(self) -> SchedulerConfig:
+        """The limits, as given."""
+        return self._config
+
+    @property
     def num_in_flight(self) -> int:
         """Steps scheduled and not yet updated; at most 2."""
         return len(self._in_flight)

@@ -73,6 +73,11 @@ class EngineCore:
         return self.fatal_error is None and (self._loop.has_work or self._pending_grammars.num_requests > 0)
 
     @property
+    def max_num_batched_tokens(self) -> int:
+        """Token budget of one step."""
+        return self._scheduler.config.max_num_batched_tokens
+
+    @property
     def max_num_requests(self) -> int:
         """Requests that are taken when there are no others: more at once never are."""
         return self._max_num_requests
