@@ -79,6 +79,30 @@ def test_messages_are_not_changed():
     assert messages == [{"role": "user", "content": "hi"}]
 
 
+ROLES = "{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}"
+
+
+def test_developers_are_the_system_to_templates_that_do_not_know_them():
+    chat = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "hi"}]
+    assert ChatTemplate(ROLES, SPECIAL).render(chat) == "system:Be brief.;user:hi;"
+    knowing = ROLES + "{# 'developer' is the new system #}"
+    assert ChatTemplate(knowing, SPECIAL).render(chat) == "developer:Be brief.;user:hi;"
+    assert chat[0]["role"] == "developer"
+
+
+def test_a_template_gets_the_variables_it_asks_for():
+    template = ChatTemplate("{{ enable_thinking | default(true) }} {{ names | join(',') }}", SPECIAL)
+    assert template.render(CHATS[0]) == "True "
+    assert template.render(CHATS[0], None, {"enable_thinking": False, "names": ["a", "b"]}) == "False a,b"
+
+
+@pytest.mark.parametrize("name", ["messages", "tools", "documents", "add_generation_prompt", "bos_token"])
+def test_a_variable_replaces_nothing_that_the_server_sets(name):
+    with pytest.raises(InvalidParameter, match=f"must not have {name!r}") as refusal:
+        ChatTemplate(ROLES, SPECIAL).render(CHATS[0], None, {"a": 1, name: []})
+    assert refusal.value.param == "chat_template_kwargs"
+
+
 CALL_TEMPLATE = "{{ messages[0].tool_calls | tojson }}"
 
 
@@ -87,13 +111,15 @@ CALL_TEMPLATE = "{{ messages[0].tool_calls | tojson }}"
     [
         ('{"x": [5]}', '{"x": [5]}'),
         ({"x": 5}, '{"x": 5}'),
-        ('{"x": ', '"{\\"x\\": "'),
-        ("", '""'),
-        ("[" * 5000 + "]" * 5000, f'"{"[" * 5000}{"]" * 5000}"'),
+        ('{"x": ', "{}"),
+        ("", "{}"),
+        ("[1]", "{}"),
+        ("null", "{}"),
+        ("[" * 5000 + "]" * 5000, "{}"),
     ],
-    ids=["text", "object", "cut short", "empty", "too deep"],
+    ids=["text", "object", "cut short", "empty", "array", "null", "too deep"],
 )
-def test_arguments_of_calls_are_decoded_where_they_are_json(arguments, shown):
+def test_arguments_of_calls_are_an_object_whatever_the_model_wrote(arguments, shown):
     call = {"id": "c", "function": {"name": "f", "arguments": arguments}}
     text = ChatTemplate(CALL_TEMPLATE, SPECIAL).render([{"role": "assistant", "tool_calls": [call]}])
     assert text == f'[{{"id": "c", "function": {{"name": "f", "arguments": {shown}}}}}]'

@@ -6,7 +6,6 @@ character; importing it from there would cost more than a second at the first ch
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -43,6 +42,7 @@ class ChatTemplate:
                 f"the chat template is damaged at line {error.lineno}: {error.message}"
             ) from error
         self._special_tokens = dict(special_tokens)
+        self._knows_developers = "developer" in source
 
     @property
     def supports_tools(self) -> bool:
@@ -50,26 +50,38 @@ class ChatTemplate:
         return self._supports_tools
 
     def render(
-        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        variables: Mapping[str, Any] | None = None,
     ) -> str:
         """The prompt for the assistant's next turn.
 
         Args:
             messages: Each with "role" and "content", oldest first. Templates expect the arguments of a tool call to be
-                no text; arguments that are JSON text, as OpenAI describes them, are decoded.
+                an object; arguments that are JSON text, as OpenAI describes them, are decoded. The role "developer" is
+                "system" where the template does not know it.
             tools: Functions that the assistant may call, as OpenAI describes them.
+            variables: What else the template may ask for, such as Qwen3's "enable_thinking".
 
         Raises:
-            InvalidParameter: the template refuses the messages, for example an unknown role.
+            InvalidParameter: the template refuses the messages, for example an unknown role, or one of the variables
+                has the name of something that the template gets otherwise.
         """
-        try:
-            return self._template.render(
-                messages=[_with_decoded_calls(message) for message in messages],
-                tools=None if tools is None else [dict(tool) for tool in tools],
-                documents=None,
-                add_generation_prompt=True,
-                **self._special_tokens,
+        given = {
+            "messages": [self._as_known(message) for message in messages],
+            "tools": None if tools is None else [dict(tool) for tool in tools],
+            "documents": None,
+            "add_generation_prompt": True,
+            **self._special_tokens,
+        }
+        if taken := given.keys() & (variables or {}):
+            raise InvalidParameter(
+                "chat_template_kwargs",
+                f"chat_template_kwargs must not have {min(taken)!r}: the server sets it",
             )
+        try:
+            return self._template.render({**given, **(variables or {})})
         # A template may fail in any way its author did not think of; it is the messages that made it fail.
         except (
             jinja2.TemplateError,
@@ -83,6 +95,12 @@ class ChatTemplate:
                 "messages", f"the model's chat template refused the messages: {error}"
             ) from error
 
+    def _as_known(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        known = _with_decoded_calls(message)
+        if known.get("role") == "developer" and not self._knows_developers:
+            known["role"] = "system"
+        return known
+
 
 def _with_decoded_calls(message: Mapping[str, Any]) -> dict[str, Any]:
     decoded = dict(message)
@@ -95,9 +113,17 @@ def _with_decoded_calls(message: Mapping[str, Any]) -> dict[str, Any]:
 def _with_decoded_arguments(call: Mapping[str, Any]) -> Mapping[str, Any]:
     match call:
         case {"function": {"arguments": str(text)} as function}:
-            with suppress(ValueError, RecursionError):  # a model may have written what is no JSON
-                return {**call, "function": {**function, "arguments": json.loads(text)}}
+            return {**call, "function": {**function, "arguments": _decoded_object(text)}}
     return call
+
+
+def _decoded_object(text: str) -> dict[str, Any]:
+    """What templates can show; a model may have written anything, or was cut short, and the conversation goes on."""
+    try:
+        decoded = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return decoded if isinstance(decoded, dict) else {}
 
 
 class _GenerationBlock(Extension):

@@ -21,6 +21,10 @@ class InvalidParameter(MinivllmError, ValueError):
         self.param = param
 
 
+class ContextLengthExceeded(InvalidParameter):
+    """A prompt, or a prompt and what is to follow it, has more tokens than a request can have."""
+
+
 class QueueFull(MinivllmError):
     """The waiting queue has no room for the request; a later try may succeed."""
 

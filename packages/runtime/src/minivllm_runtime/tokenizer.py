@@ -133,13 +133,17 @@ class Tokenizer:
         return self._chat_template is not None and self._chat_template.supports_tools
 
     def render_chat(
-        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        variables: Mapping[str, Any] | None = None,
     ) -> str:
         """The text of a conversation, ending where the assistant's answer begins. It has all its special tokens.
 
         Args:
             messages: Each with "role" and "content", oldest first.
             tools: Functions that the assistant may call, as OpenAI describes them.
+            variables: What else the template may ask for; see `ChatTemplate.render`.
 
         Raises:
             InvalidParameter: no messages, no chat template, or the template refuses the messages.
@@ -150,7 +154,7 @@ class Tokenizer:
             raise InvalidParameter("messages", "this model has no chat template; use a plain prompt")
         if tools is not None and not self._chat_template.supports_tools:
             raise InvalidParameter("tools", "the chat template of this model does not know tools")
-        return self._chat_template.render(messages, tools)
+        return self._chat_template.render(messages, tools, variables)
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The text of all ids at once; bytes that are no UTF-8 become U+FFFD, unknown ids nothing."""

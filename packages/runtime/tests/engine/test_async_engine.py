@@ -169,7 +169,7 @@ def test_a_cancelled_submit_leaves_nothing_behind():
 
 def test_refusals_name_the_reason_and_the_id_can_be_used_again():
     async def scenario(engine, model):
-        with pytest.raises(InvalidParameter, match=r"8 tokens.*121.*128"):
+        with pytest.raises(InvalidParameter, match=r"128 tokens.*8 tokens.*121"):
             await engine.submit([PROMPT], greedy(max_tokens=121), request_id="r")
         with pytest.raises(InvalidParameter, match="258"):
             await engine.submit([(258,)], greedy(), request_id="r")

@@ -127,7 +127,7 @@ class TestMaxTokens:
     def test_a_prompt_that_leaves_no_room_is_refused(self, processor, num_prompt_tokens):
         param, message = refusal_of(max_tokens_of, processor, num_prompt_tokens, max_tokens=None)
         assert param == "prompt"
-        assert f"({num_prompt_tokens} tokens)" in message
+        assert f"the prompt has {num_prompt_tokens} tokens" in message
         assert "64 tokens" in message
 
     def test_min_tokens_must_fit_what_was_resolved(self, processor):
@@ -200,7 +200,7 @@ class TestRequests:
     def test_but_not_exceed_it(self, processor):
         param, message = refusal_of(max_tokens_of, processor, CONTEXT + 1, max_tokens=0, prompt_logprobs=0)
         assert param == "max_tokens"
-        assert f"({CONTEXT + 1} tokens)" in message
+        assert f"the prompt has {CONTEXT + 1} tokens" in message
 
     def test_penalties_and_bias_arrive(self, processor):
         params = SamplingParams(

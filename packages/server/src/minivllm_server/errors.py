@@ -12,7 +12,14 @@ from fastapi.exceptions import RequestValidationError
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 
-from minivllm_runtime.errors import EngineDead, InvalidParameter, MinivllmError, QueueFull, RequestFailed
+from minivllm_runtime.errors import (
+    ContextLengthExceeded,
+    EngineDead,
+    InvalidParameter,
+    MinivllmError,
+    QueueFull,
+    RequestFailed,
+)
 from minivllm_server.json_response import AsciiJSONResponse
 from minivllm_server.protocol.error import ErrorDetails, ErrorResponse
 from minivllm_server.violations import describe_violation
@@ -61,7 +68,9 @@ def to_api_error(error: Exception) -> ApiError:
         case RequestValidationError():
             return _from_validation(error.errors())
         case InvalidParameter():
-            return ApiError(400, str(error), param=error.param)
+            is_too_long = isinstance(error, ContextLengthExceeded)  # agents look for the code, and make room
+            code = "context_length_exceeded" if is_too_long else None
+            return ApiError(400, str(error), param=error.param, code=code)
         case QueueFull():
             return unavailable(str(error), code="queue_full")
         case EngineDead():

@@ -21,8 +21,8 @@ def test_a_list_that_was_cut_short_in_arguments_keeps_them():
     assert read(CallListParser, '[{"name": "f", "parameters": {"x": [') == ("", [("f", '{"x": [')])
 
 
-def test_a_list_that_was_cut_short_before_them_is_text():
-    assert read(CallListParser, '[{"name": "f", "par') == ('[{"name": "f", "par', [])
+def test_a_list_that_was_cut_short_before_them_is_nothing():
+    assert read(CallListParser, '[{"name": "f", "par') == ("", [])
 
 
 def test_references_lead_to_where_the_parameters_are():

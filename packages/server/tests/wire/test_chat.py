@@ -98,6 +98,56 @@ def test_the_prompt_is_what_the_template_makes_of_it(launch):
 
 
 @pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        ({"role": "developer", "content": "d"}, "system:d"),
+        ({"role": "assistant", "content": None}, "assistant:"),
+        ({"role": "assistant", "content": None, "refusal": "no"}, "assistant:no"),
+        ({"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}, "assistant:no"),
+        ({"role": "assistant", "content": "a", "refusal": None}, "assistant:a"),
+    ],
+    ids=str,
+)
+def test_messages_as_other_servers_and_clients_have_them(launch, message, text):
+    server = launch(tokenizer=byte_tokenizer(chat_template=MARKED.replace("m.content", "m.content + ''")))
+    answer = server.chat(messages=[message], max_tokens=1)
+    assert answer.json()["usage"]["prompt_tokens"] == len([BOS, *f"{text}\n".encode()])
+
+
+def test_the_template_gets_its_variables(launch):
+    template = (
+        MARKED + "{% if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}"
+    )
+    server = launch(tokenizer=byte_tokenizer(chat_template=template))
+
+    def num_tokens(**fields):
+        return server.chat(max_tokens=1, **fields).json()["usage"]["prompt_tokens"]
+
+    difference = num_tokens(chat_template_kwargs={"enable_thinking": False}) - num_tokens()
+    assert difference == len("<think></think>")
+    assert num_tokens(chat_template_kwargs={}) == num_tokens(chat_template_kwargs=None) == num_tokens()
+
+
+@pytest.mark.parametrize(
+    "variables", [5, [], {"messages": []}, {"bos_token": ""}, {f"v{i}": 1 for i in range(65)}], ids=repr
+)
+def test_variables_that_are_none_or_the_server_s_are_400(server, variables):
+    error = expect_error(server.chat(max_tokens=1, chat_template_kwargs=variables), 400)
+    assert error["param"] == "chat_template_kwargs"
+
+
+@pytest.mark.parametrize(
+    "field", [{"continue_final_message": True}, {"add_generation_prompt": False}], ids=str
+)
+def test_to_go_on_with_a_message_is_refused(server, field):
+    error = expect_error(server.chat(max_tokens=1, **field), 400)
+    assert error["param"] in field
+    assert "not supported" in error["message"]
+    allowed = {"continue_final_message": False, "add_generation_prompt": True}
+    assert server.chat(max_tokens=1, **allowed).status_code == 200
+
+
+@pytest.mark.parametrize(
     "messages",
     [
         None,
@@ -170,13 +220,15 @@ def test_lengths(server, fields, num_tokens):
 def test_lengths_that_are_refused(server, name, value):
     error = expect_error(server.chat(**{name: value}), 400)
     if value == 64:
-        assert all(number in error["message"] for number in ("64", "(1 tokens)"))
+        assert all(number in error["message"] for number in ("length is 64 tokens", "has 1 tokens"))
+        assert error["code"] == "context_length_exceeded"
 
 
 def test_a_long_conversation_is_refused_with_its_numbers(server):
     messages = [{"role": "user", "content": "a" * 64}]
-    message = expect_error(server.chat(messages=messages), 400)["message"]
-    assert "64" in message
+    error = expect_error(server.chat(messages=messages), 400)
+    assert "this model's maximum context length is 64 tokens; the prompt has 64 tokens" in error["message"]
+    assert (error["code"], error["param"]) == ("context_length_exceeded", "messages")
     server.play(ids_of("."))
     shortest = server.chat(messages=[{"role": "user", "content": "a" * 63}])
     assert shortest.json()["usage"]["completion_tokens"] == 1

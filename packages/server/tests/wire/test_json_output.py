@@ -51,6 +51,14 @@ def test_a_json_object(server):
     assert json.loads(choice["message"]["content"]) == {"a": [1]}
 
 
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_completion_can_be_json_too(server, stream):
+    server.play(ids_of('{"x": 1, "y": 2}', EOS))
+    body = {"prompt": "a", "response_format": schema_format(POINT), "max_tokens": 50}
+    text = server.stream(**body).read_all().text() if stream else server.choice(**body)["text"]
+    assert json.loads(text) == {"x": 1, "y": 2}
+
+
 def test_plain_text_is_the_default(server):
     server.play(ids_of("hello", EOS))
     for response_format in (None, {"type": "text"}):

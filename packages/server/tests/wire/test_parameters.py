@@ -133,6 +133,12 @@ REFUSED = {
     "cache_salt": [5, ["a"], "s" * 257],
     "priority": [1.5, "1", True],
     "best_of": [2],
+    "structured_outputs": [{"choice": ["a", "b"]}],
+    "guided_regex": ["a+"],
+    "bad_words": [["a"]],
+    "allowed_token_ids": [[97]],
+    "use_beam_search": [True],
+    "response_format": [5, {}, {"type": "xml"}, {"type": "json_schema"}],
     "suffix": ["x"],
     "model": [5, ["scripted"], True],
 }

@@ -12,7 +12,8 @@ OPTIONAL = [
     *("model", "max_tokens", "temperature", "top_p", "n", "stream", "stream_options", "stop", "seed", "user"),
     *("echo", "logprobs", "logit_bias", "presence_penalty", "frequency_penalty", "best_of", "suffix"),
     *("top_k", "min_p", "repetition_penalty", "min_tokens", "ignore_eos", "stop_token_ids", "priority"),
-    *("skip_special_tokens", "include_stop_str_in_output", "cache_salt"),
+    *("skip_special_tokens", "include_stop_str_in_output", "cache_salt", "response_format"),
+    *("structured_outputs", "guided_json", "bad_words", "allowed_token_ids", "use_beam_search"),
 ]
 
 
@@ -27,6 +28,13 @@ def test_nulls_are_defaults(server):
     assert answer.json()["usage"]["completion_tokens"] == 16
     for field in OPTIONAL:
         assert server.client.post(PATH, json={"prompt": "a", field: None}).status_code == 200, field
+
+
+@pytest.mark.parametrize(
+    "nothing", [{"bad_words": []}, {"use_beam_search": False}, {"guided_json": {}}], ids=str
+)
+def test_a_constraint_that_constrains_nothing_is_none(server, nothing):
+    assert server.complete(**nothing).status_code == 200
 
 
 @pytest.mark.parametrize("extra", [{"foo": 1}, {"foo": None, "bar": [{}]}, {"messages": "x"}, {"": 1}])

@@ -36,6 +36,19 @@ def test_a_conversation_is_what_its_completion_would_be_charged(launch):
     assert server.chat(messages=messages, max_tokens=1).json()["usage"]["prompt_tokens"] == len(tokens)
 
 
+def test_tools_and_variables_count_as_in_a_chat(launch):
+    template = "{% for m in messages %}{{ m.content }}{% endfor %}{{ tools | tojson }}<tool_call>{{ mood }}"
+    server = launch(context=512, tokenizer=byte_tokenizer(chat_template=template))
+    body = {
+        "messages": [{"role": "user", "content": "a"}],
+        "tools": [{"type": "function", "function": {"name": "f"}}],
+        "chat_template_kwargs": {"mood": "glad"},
+    }
+    count = server.client.post("/tokenize", json=body).json()["count"]
+    assert count > len("a<tool_call>glad")
+    assert server.chat(**body, max_tokens=1).json()["usage"]["prompt_tokens"] == count
+
+
 def test_more_tokens_than_the_context_are_counted(post):
     assert post("/tokenize", prompt="a" * 100).json()["count"] == 100
 

@@ -167,6 +167,34 @@ def test_calls_and_results_of_earlier_turns_reach_the_template(server):
     assert answer.json()["usage"]["prompt_tokens"] == len("a[weather 5]sunny")
 
 
+@pytest.mark.parametrize("arguments", ["", "not json", "[1]", "null", '{"x": '])
+def test_a_conversation_goes_on_after_a_call_whose_arguments_are_no_object(server, arguments):
+    call = {"id": "c", "type": "function", "function": {"name": "weather", "arguments": arguments}}
+    messages = [{"role": "assistant", "content": None, "tool_calls": [call]}]
+    answer = server.chat(messages=messages, max_tokens=1)
+    assert answer.json()["usage"]["prompt_tokens"] == len("[weather ]")
+
+
+@pytest.mark.parametrize("max_tokens", [1, 3, 12])
+def test_a_demanded_call_that_is_cut_short_before_its_arguments_is_no_content(server, max_tokens):
+    wish = ids_of('[{"name": "weather", "parameters": {"x": 5}}]', EOS)
+    fields = {"tools": [WEATHER, CLOCK], "tool_choice": "required", "max_tokens": max_tokens}
+    server.play(wish, prompt_len=prompt_length())
+    choice = server.chat_choice(**fields)
+    assert choice["finish_reason"] == "length"
+    assert not choice["message"]["content"]
+    stream = server.chat_stream(**fields).read_all()
+    assert stream.text() == ""
+    assert stream.finish_reasons()[-1] == "length"
+
+
+def test_what_is_a_function_need_not_say_so(server):
+    tool = {"function": {"name": "clock"}}
+    server.play(ids_of("{}", EOS), prompt_len=len("a<tool_call>") + len(str(len(json.dumps([CLOCK])))))
+    choice = server.chat_choice(tools=[tool], tool_choice={"function": {"name": "clock"}}, max_tokens=9)
+    assert calls_in(choice["message"]) == [("clock", {})]
+
+
 @pytest.mark.parametrize(
     "fields",
     [
@@ -182,7 +210,6 @@ def test_calls_and_results_of_earlier_turns_reach_the_template(server):
         {"tool_choice": {"type": "function", "function": {"name": "other"}}},
         {"tool_choice": {"type": "function"}},
         {"parallel_tool_calls": 1},
-        {"messages": [{"role": "assistant", "content": None, "tool_calls": []}]},
         {"messages": [{"role": "assistant", "tool_calls": [{"id": "x", "type": "function"}]}]},
     ],
     ids=lambda fields: repr(fields)[:60],

@@ -155,7 +155,10 @@ class AsyncEngine:
         return await self._in_encoder(lambda: self._input.encode(text))
 
     async def encode_chat(
-        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        variables: Mapping[str, Any] | None = None,
     ) -> tuple[int, ...]:
         """Render and tokenize a conversation without blocking the event loop; see `Tokenizer.render_chat`.
 
@@ -163,7 +166,7 @@ class AsyncEngine:
             InvalidParameter: there is no template, it refuses the conversation, or that cannot fit the context.
             EngineDead: the engine stopped.
         """
-        return await self._in_encoder(lambda: self._input.encode_chat(messages, tools))
+        return await self._in_encoder(lambda: self._input.encode_chat(messages, tools, variables))
 
     async def submit(
         self,

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from minivllm_runtime.engine.stop_tokens import named_stop_tokens
-from minivllm_runtime.errors import InvalidParameter
+from minivllm_runtime.errors import ContextLengthExceeded, InvalidParameter
 from minivllm_runtime.messages import EngineRequest
 from minivllm_runtime.model_config import ModelConfig
 from minivllm_runtime.sampling_params import SamplingParams
@@ -31,6 +31,8 @@ class InputProcessor:
         self._tokenizer = tokenizer
         self._vocab_size = model_config.vocab_size
         self._max_model_len = max_model_len
+        # Programs that shorten a conversation when it is too long look for these words.
+        self._context_length = f"this model's maximum context length is {max_model_len} tokens"
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Encode a prompt as the model's tokenizer does, special tokens included.
@@ -60,7 +62,10 @@ class InputProcessor:
         return self._tokenizer.decode(token_ids, skip_special_tokens=skip_special_tokens)
 
     def encode_chat(
-        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        variables: Mapping[str, Any] | None = None,
     ) -> tuple[int, ...]:
         """Render a conversation and encode it; see `Tokenizer.render_chat`.
 
@@ -68,7 +73,7 @@ class InputProcessor:
             InvalidParameter: the template refuses the conversation, or its text cannot fit (found without
                 encoding it) or has a lone surrogate.
         """
-        text = self._tokenizer.render_chat(messages, tools)
+        text = self._tokenizer.render_chat(messages, tools, variables)
         self._check_size("messages", text)
         return tuple(self._tokenizer.encode(text, add_special_tokens=False))
 
@@ -171,10 +176,9 @@ class InputProcessor:
             return
         limit_bytes = self._max_model_len * longest_token_bytes
         if num_bytes > limit_bytes:
-            raise InvalidParameter(
+            raise ContextLengthExceeded(
                 param,
-                f"a prompt of {num_bytes} bytes cannot fit the context of {self._max_model_len} tokens: "
-                f"that many tokens cover at most {limit_bytes} bytes",
+                f"{self._context_length}, which cover at most {limit_bytes} bytes; the prompt has {num_bytes} bytes",
             )
 
     def _check_ids(self, name: str, token_ids: Sequence[int]) -> None:
@@ -196,17 +200,17 @@ class InputProcessor:
         room = self._max_model_len - num_prompt_tokens
         if params.max_tokens is not None:
             if params.max_tokens > room:
-                raise InvalidParameter(
+                raise ContextLengthExceeded(
                     "max_tokens",
-                    f"the prompt ({num_prompt_tokens} tokens) and max_tokens ({params.max_tokens}) "
-                    f"exceed the context of {self._max_model_len} tokens",
+                    f"{self._context_length}; the prompt has {num_prompt_tokens} tokens, "
+                    f"and max_tokens is {params.max_tokens}",
                 )
             return params.max_tokens
         if room < 1:
-            raise InvalidParameter(
+            raise ContextLengthExceeded(
                 "prompt",
-                f"the prompt ({num_prompt_tokens} tokens) leaves no room to generate "
-                f"in the context of {self._max_model_len} tokens",
+                f"{self._context_length}; the prompt has {num_prompt_tokens} tokens, "
+                "which leaves no room to generate",
             )
         max_tokens = room if default_max_tokens is None else min(default_max_tokens, room)
         if params.min_tokens > max_tokens:

@@ -16,9 +16,8 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from minivllm_runtime.sampling_params import SamplingParams
-from minivllm_server.protocol.generation import GenerationRequest
+from minivllm_server.protocol.generation import GenerationRequest, Unsupported
 from minivllm_server.protocol.logprobs import ChatLogprobs
-from minivllm_server.protocol.response_format import ResponseFormat
 from minivllm_server.protocol.strict import StrictModel
 from minivllm_server.protocol.tools import (
     MAX_TOOLS,
@@ -33,6 +32,7 @@ from minivllm_server.protocol.usage import Usage
 MAX_MESSAGES = 16_384
 MAX_PARTS = 1024
 """Of one message."""
+MAX_TEMPLATE_VARIABLES = 64
 MAX_TOOL_CALLS = 16_384
 """Of a conversation."""
 
@@ -49,7 +49,7 @@ def _join_parts(value: Any) -> Any:
     texts: list[str] = []
     for part in value:
         kind = part.get("type") if isinstance(part, dict) else None
-        text = part.get("text") if kind == "text" else None
+        text = part.get(kind) if kind in ("text", "refusal") else None
         if not isinstance(text, str):
             raise PydanticCustomError(
                 "content_part", "a part must be {'type': 'text', 'text': …}, other kinds are not supported"
@@ -65,7 +65,16 @@ class TextPart(BaseModel):
     text: str
 
 
-Content = Annotated[str, BeforeValidator(_join_parts, json_schema_input_type=str | list[TextPart])]
+class RefusalPart(BaseModel):
+    """A piece of what an assistant said, as other servers have it in an answer."""
+
+    type: Literal["refusal"]
+    refusal: str
+
+
+Content = Annotated[
+    str, BeforeValidator(_join_parts, json_schema_input_type=str | list[TextPart | RefusalPart])
+]
 
 
 # Reports on a million wrong calls or messages would stall the event loop.
@@ -73,23 +82,26 @@ ToolCalls = Annotated[list[ToolCall], Field(fail_fast=True)]
 
 
 class ChatMessage(StrictModel):
-    """One turn of a conversation. Only an assistant who called something may have said nothing."""
+    """One turn of a conversation. Only an assistant may have said nothing."""
 
     role: Role
     content: Content | None = None
+    refusal: str | None = None
     name: str | None = None
     tool_calls: ToolCalls | None = None
     tool_call_id: str | None = None
 
     @model_validator(mode="after")
     def _has_content(self) -> Self:
-        if self.content is None and not (self.role == "assistant" and self.tool_calls):
+        if self.content is None and self.role != "assistant":
             raise PydanticCustomError("content", "content must be text or parts of text")
         return self
 
     def to_template(self) -> dict[str, Any]:
         """Returns the message as `AsyncEngine.encode_chat` takes it."""
-        message: dict[str, Any] = {"role": self.role, "content": self.content}
+        # Many templates add the content to other text, so that it must be text.
+        content = (self.refusal or "") if self.content is None else self.content
+        message: dict[str, Any] = {"role": self.role, "content": content}
         if self.tool_calls:
             message["tool_calls"] = [call.model_dump() for call in self.tool_calls]
         others = {"name": self.name, "tool_call_id": self.tool_call_id}
@@ -116,6 +128,9 @@ Messages = Annotated[
 ]
 
 
+TemplateVariables = Annotated[dict[str, Any], Field(max_length=MAX_TEMPLATE_VARIABLES)]
+
+
 class ChatRequest(GenerationRequest):
     """The body of a chat completion request."""
 
@@ -123,15 +138,25 @@ class ChatRequest(GenerationRequest):
     max_completion_tokens: int | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0, le=20)
-    response_format: ResponseFormat | None = None
     tools: list[Tool] | None = Field(None, max_length=MAX_TOOLS)
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
+    chat_template: Unsupported = None
+    chat_template_kwargs: TemplateVariables | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+
+    @field_validator("add_generation_prompt", "continue_final_message")
+    @classmethod
+    def _refuse_to_go_on(cls, value: bool | None, info: ValidationInfo) -> bool | None:
+        if value not in (None, info.field_name == "add_generation_prompt"):
+            raise PydanticCustomError("unsupported", "is not supported: an answer is always a new turn")
+        return value
 
     @field_validator("top_logprobs")
     @classmethod
     def _needs_logprobs(cls, value: int | None, info: ValidationInfo) -> int | None:
-        if value is not None and not info.data.get("logprobs"):
+        if value and not info.data.get("logprobs"):
             raise PydanticCustomError("top_logprobs", "is only allowed when logprobs is true")
         return value
 
@@ -161,8 +186,6 @@ class ChatRequest(GenerationRequest):
         """
         max_tokens = self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
         logprobs = (self.top_logprobs or 0) if self.logprobs else None
-        if not output_format and self.response_format is not None:
-            output_format = self.response_format.sampling_fields()
         return self._sampling_params(max_tokens=max_tokens, logprobs=logprobs, **output_format)
 
 

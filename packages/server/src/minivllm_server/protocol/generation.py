@@ -3,12 +3,13 @@
 Source: OpenAI API reference; the extra fields carry vLLM's names.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, StrictBool, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, StrictBool, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from minivllm_runtime.sampling_params import MAX_CHOICES, MAX_SALT_CHARS, MAX_STOP_STRINGS, SamplingParams
+from minivllm_server.protocol.response_format import ResponseFormat
 from minivllm_server.protocol.strict import StrictModel
 
 MAX_ENTRIES = 1024
@@ -43,6 +44,16 @@ def _documented(**constraints: Any) -> Any:
     return Field(None, json_schema_extra=constraints)
 
 
+def _refuse_unsupported(value: Any) -> Any:
+    if value:
+        raise PydanticCustomError("unsupported", "is not supported")
+    return value
+
+
+Unsupported = Annotated[Any, AfterValidator(_refuse_unsupported)]
+"""Asks for what is not done here: to ignore it would be to answer otherwise than asked. It may ask for nothing."""
+
+
 class StreamOptions(StrictModel):
     """What else a stream carries."""
 
@@ -74,6 +85,16 @@ class GenerationRequest(StrictModel):
     include_stop_str_in_output: bool | None = None
     priority: int | None = None
     cache_salt: str | None = _documented(maxLength=MAX_SALT_CHARS)
+    response_format: ResponseFormat | None = None
+    structured_outputs: Unsupported = None
+    guided_json: Unsupported = None
+    guided_regex: Unsupported = None
+    guided_choice: Unsupported = None
+    guided_grammar: Unsupported = None
+    bad_words: Unsupported = None
+    allowed_token_ids: Unsupported = None
+    use_beam_search: Unsupported = None
+    truncate_prompt_tokens: Unsupported = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
 
@@ -108,7 +129,9 @@ class GenerationRequest(StrictModel):
         return self.stream_options is not None and self.stream_options.include_usage is True
 
     def _sampling_params(self, **others: Any) -> SamplingParams:
-        """Returns the fields that were given, and `others`, as parameters."""
+        """Returns the fields that were given, and `others`, as parameters; a JSON format among them counts."""
         given = {name: value for name in _SAMPLING_FIELDS if (value := getattr(self, name)) is not None}
         bias = {int(token_id): value for token_id, value in (self.logit_bias or {}).items()}
+        if self.response_format is not None and not others.keys() & {"json_schema", "json_object"}:
+            others |= self.response_format.sampling_fields()
         return SamplingParams(logit_bias=bias, **given, **others)

@@ -1,4 +1,4 @@
-"""`response_format` of chats: text, any JSON object, or JSON that follows a schema."""
+"""`response_format`: text, any JSON object, or JSON that follows a schema."""
 
 from typing import Annotated, Any, Literal
 

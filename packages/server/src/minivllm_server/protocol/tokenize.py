@@ -2,11 +2,12 @@
 
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, PlainValidator, model_validator
+from pydantic import BaseModel, Field, PlainValidator, model_validator
 from pydantic_core import PydanticCustomError
 
-from minivllm_server.protocol.chat import Messages
+from minivllm_server.protocol.chat import Messages, TemplateVariables
 from minivllm_server.protocol.strict import StrictModel
+from minivllm_server.protocol.tools import MAX_TOOLS, Tool
 
 
 class TokenizeRequest(StrictModel):
@@ -15,11 +16,14 @@ class TokenizeRequest(StrictModel):
     Attributes:
         add_special_tokens: Whether a text gets what the tokenizer puts around it; the default is true. A
             conversation's special tokens are those of the template.
+        tools, chat_template_kwargs: Beside messages, as in a chat.
     """
 
     model: str | None = None
     prompt: str | None = None
     messages: Messages | None = None
+    tools: list[Tool] | None = Field(None, max_length=MAX_TOOLS)
+    chat_template_kwargs: TemplateVariables | None = None
     add_special_tokens: bool | None = None
 
     @model_validator(mode="after")

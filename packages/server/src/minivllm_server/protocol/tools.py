@@ -32,7 +32,7 @@ class FunctionDefinition(StrictModel):
 class Tool(StrictModel):
     """Something the model may use."""
 
-    type: Literal["function"]
+    type: Literal["function"] = "function"
     function: FunctionDefinition
 
     def to_template(self) -> dict[str, Any]:
@@ -51,7 +51,7 @@ class FunctionName(StrictModel):
 class NamedToolChoice(StrictModel):
     """The function that the model must call."""
 
-    type: Literal["function"]
+    type: Literal["function"] = "function"
     function: FunctionName
 
 

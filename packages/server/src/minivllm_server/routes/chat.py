@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from minivllm_runtime.errors import InvalidParameter
+from minivllm_runtime.errors import ContextLengthExceeded, InvalidParameter
 from minivllm_runtime.json_schema import schema_text
 from minivllm_server.answer import AnswerChunks, new_identity, whole_answer
 from minivllm_server.chat_choices import ChatChoices
@@ -36,8 +36,12 @@ async def create_chat_completion(
     params = body.sampling_params(**tool_use.output_format)
     _check_strict(tool_use.strict)
     check_num_choices(1, params.n, serving.max_choices)
-    prompt = await serving.engine.encode_chat(messages, tool_use.shown)
-    generation = await Generation.start(serving, exchange, identity, [prompt], params)
+    prompt = await serving.engine.encode_chat(messages, tool_use.shown, body.chat_template_kwargs)
+    try:
+        generation = await Generation.start(serving, exchange, identity, [prompt], params)
+    except ContextLengthExceeded as error:
+        param = "messages" if error.param == "prompt" else error.param
+        raise ContextLengthExceeded(param, str(error)) from error
     choices = ChatChoices(tool_use.make_parser, is_parallel=body.parallel_tool_calls is not False)
     if body.stream:
         chunks = AnswerChunks(

@@ -24,7 +24,11 @@ async def tokenize(body: TokenizeRequest, serving: ServingDependency) -> Tokeniz
             body.prompt, add_special_tokens=body.add_special_tokens is not False
         )
     else:
-        token_ids = await engine.encode_chat([message.to_template() for message in body.messages or ()])
+        token_ids = await engine.encode_chat(
+            [message.to_template() for message in body.messages or ()],
+            [tool.to_template() for tool in body.tools] if body.tools else None,
+            body.chat_template_kwargs,
+        )
     return TokenizeResponse(tokens=list(token_ids), count=len(token_ids), max_model_len=engine.max_model_len)
 
 

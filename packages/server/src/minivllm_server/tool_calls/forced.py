@@ -38,6 +38,10 @@ class CallListParser(CallSequenceParser):
     def __init__(self) -> None:
         super().__init__(separators=" \t\r\n[,]")
 
+    def finish(self) -> Parsed:
+        """See `ToolCallParser.finish`. What is left of a call that was cut short is no words of the model's."""
+        return Parsed()
+
 
 def call_list_schema(
     functions: Sequence[tuple[str, Mapping[str, Any]]], *, is_parallel: bool
