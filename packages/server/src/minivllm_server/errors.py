@@ -142,5 +142,7 @@ def _from_validation(violations: Sequence[Any]) -> ApiError:
     if isinstance(first["input"], bytes):  # nothing took it for JSON
         return ApiError(400, "the body must be a JSON object, sent with Content-Type: application/json")
     location = [part for part in first["loc"] if part != "body"]
+    if not location and first["type"] in ("missing", "model_attributes_type"):
+        return ApiError(400, "the body must be a JSON object")
     param = str(location[0]) if location else None
     return ApiError(400, describe_violation(first, location), param=param)

@@ -92,6 +92,11 @@ def test_odd_bodies_are_400(server, content):
     assert server.works()
 
 
+@pytest.mark.parametrize("content", [b"", b"[]", b"null", b"5", b'"prompt"', b"true"], ids=repr)
+def test_a_body_that_is_no_object_is_told_so(server, content):
+    assert expect_error(post(server, content), 400)["message"] == "the body must be a JSON object"
+
+
 @pytest.mark.parametrize(
     "content_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"]
 )

@@ -219,6 +219,13 @@ def test_malformed_tools_are_400(server, fields):
     assert server.works()
 
 
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "other"}}], ids=str)
+@pytest.mark.parametrize("tools", [None, [], [WEATHER]], ids=repr)
+def test_a_choice_of_no_tool_is_to_blame(server, choice, tools):
+    if choice != "required" or not tools:
+        assert expect_error(server.chat(tools=tools, tool_choice=choice), 400)["param"] == "tool_choice"
+
+
 def test_a_template_without_tools_refuses_them(launch):
     server = launch()
     assert expect_error(server.chat(tools=[CLOCK]), 400)["param"] == "tools"

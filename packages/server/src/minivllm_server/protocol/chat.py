@@ -160,15 +160,18 @@ class ChatRequest(GenerationRequest):
             raise PydanticCustomError("top_logprobs", "is only allowed when logprobs is true")
         return value
 
-    @model_validator(mode="after")
-    def _has_the_tools_it_chooses(self) -> Self:
-        match self.tool_choice:
-            case NamedToolChoice(function=function):
-                if function.name not in {tool.function.name for tool in self.tools or ()}:
-                    raise PydanticCustomError("tool_choice", "tool_choice names none of the tools")
-            case "required" if not self.tools:
-                raise PydanticCustomError("tool_choice", "tool_choice demands a call, and there are no tools")
-        return self
+    @field_validator("tool_choice")
+    @classmethod
+    def _needs_the_tools_it_chooses(
+        cls, choice: ToolChoice | None, info: ValidationInfo
+    ) -> ToolChoice | None:
+        names = {tool.function.name for tool in info.data.get("tools") or ()}
+        match choice:
+            case NamedToolChoice(function=function) if function.name not in names:
+                raise PydanticCustomError("tool_choice", "names none of the tools")
+            case "required" if not names:
+                raise PydanticCustomError("tool_choice", "demands a call, and there are no tools")
+        return choice
 
     @property
     def usable_tools(self) -> list[Tool] | None:
