@@ -156,7 +156,7 @@ def test_misuse_is_refused_before_anything_runs():
         llm.generate([PROMPT], [greedy(), greedy()])
     with pytest.raises(InvalidParameter, match=r"n \(8\).*limit of 7"):
         llm.generate([PROMPT], greedy(n=8))
-    with pytest.raises(InvalidParameter, match=r"8 tokens.*121.*128"):
+    with pytest.raises(InvalidParameter, match=r"128 tokens.*8 tokens.*121"):
         llm.generate([PROMPT, PROMPT], [greedy(), greedy(max_tokens=121)])
     assert llm.stats().num_steps == 0
     assert len(llm.generate(PROMPT, greedy(n=7, max_tokens=1), use_tqdm=False)[0].outputs) == 7
