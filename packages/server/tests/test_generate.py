@@ -64,7 +64,7 @@ def test_an_engine_that_fails_ends_the_line_too(held_after_a_token):
 
 def test_what_does_not_fit_is_refused_before_anything_is_written():
     written = []
-    with pytest.raises(InvalidParameter, match="context of 64 tokens"):
+    with pytest.raises(InvalidParameter, match="context length is 64 tokens"):
         generate(scripted_engine(ENDLESS)[0], written.append, max_tokens=64)
     assert written == []
 
