@@ -32,7 +32,7 @@ class InputProcessor:
         self._vocab_size = model_config.vocab_size
         self._max_model_len = max_model_len
         # Programs that shorten a conversation when it is too long look for these words.
-        self._context_length = f"this model's maximum context length is {max_model_len} tokens"
+        self._limit_text = f"this model's maximum context length is {max_model_len} tokens"
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Encode a prompt as the model's tokenizer does, special tokens included.
@@ -178,7 +178,7 @@ class InputProcessor:
         if num_bytes > limit_bytes:
             raise ContextLengthExceeded(
                 param,
-                f"{self._context_length}, which cover at most {limit_bytes} bytes; the prompt has {num_bytes} bytes",
+                f"{self._limit_text}, which cover at most {limit_bytes} bytes; the prompt has {num_bytes} bytes",
             )
 
     def _check_ids(self, name: str, token_ids: Sequence[int]) -> None:
@@ -202,14 +202,14 @@ class InputProcessor:
             if params.max_tokens > room:
                 raise ContextLengthExceeded(
                     "max_tokens",
-                    f"{self._context_length}; the prompt has {num_prompt_tokens} tokens, "
+                    f"{self._limit_text}; the prompt has {num_prompt_tokens} tokens, "
                     f"and max_tokens is {params.max_tokens}",
                 )
             return params.max_tokens
         if room < 1:
             raise ContextLengthExceeded(
                 "prompt",
-                f"{self._context_length}; the prompt has {num_prompt_tokens} tokens, "
+                f"{self._limit_text}; the prompt has {num_prompt_tokens} tokens, "
                 "which leaves no room to generate",
             )
         max_tokens = room if default_max_tokens is None else min(default_max_tokens, room)
