@@ -13,15 +13,24 @@ def test_equals_the_twin_where_it_is_defined(device, poisoned, block_size, num_b
     slots = torch.tensor([6, 0, 3, 3], device=device)
     positions = torch.tensor([299, 0, block_size, 2 * block_size - 1], device=device)
     with poisoned():
-        ids, context_lens, tables, slot_mapping = decode_inputs(
-            slots, positions, token_ids, block_tables, block_size
-        )
+        step = decode_inputs(slots, positions, token_ids, block_tables, block_size)
     expected = reference.decode_inputs(slots, positions, token_ids, block_tables, block_size)
-    for actual, twin in zip((ids, context_lens, slot_mapping), (*expected[:2], expected[3]), strict=True):
-        assert torch.equal(actual, twin)
-    for row, length in enumerate(context_lens.tolist()):
+    for row, length in enumerate(step.context_lens.tolist()):
         used = -(-length // block_size)
-        assert torch.equal(tables[row, :used], expected[2][row, :used])
+        assert torch.equal(step.block_tables[row, :used], expected.block_tables[row, :used])
+        step.block_tables[row, used:] = expected.block_tables[row, used:]
+    for actual, twin in zip(step, expected, strict=True):
+        assert torch.equal(actual, twin)
+
+
+@pytest.mark.parametrize("op", [decode_inputs, reference.decode_inputs])
+@pytest.mark.parametrize("num_rows", [0, 1, 255, 257, 600])
+def test_longest_first_sorts_any_number_of_rows_and_keeps_the_order_of_equals(device, op, num_rows):
+    positions = torch.randint(40, (num_rows,), device=device)
+    tables = torch.zeros((max(num_rows, 1), 64), dtype=torch.int64, device=device)
+    step = op(torch.arange(num_rows, device=device), positions, tables, tables.int(), 1)
+    lengths = positions.tolist()
+    assert step.longest_first.tolist() == sorted(range(num_rows), key=lambda row: (-lengths[row], row))
 
 
 @pytest.mark.parametrize("op", [decode_inputs, reference.decode_inputs])

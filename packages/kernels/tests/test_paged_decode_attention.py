@@ -4,6 +4,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from minivllm_kernels.attention_config import decode_config
+from minivllm_kernels.decode_step import PagedContexts
 from minivllm_kernels.errors import InvalidTensor
 from minivllm_kernels.head_norms import HeadNorms
 from minivllm_kernels.paged_decode_attention import (
@@ -95,6 +96,28 @@ def test_reads_views_of_fused_projections_and_wide_tables(device, paged_batch):
     torch.testing.assert_close(output, paged_decode_attention(*decode_args(batch)), atol=0, rtol=0)
 
 
+@pytest.mark.parametrize("table_width", [3, 64])
+@pytest.mark.parametrize("order", [[2, 0, 3, 1], [3, 2, 1, 0]])
+def test_the_order_of_requests_changes_no_result(device, paged_batch, poisoned, order, table_width):
+    batch = paged_batch(device, [20, 33, 48, 0], table_width=table_width)
+    expected = paged_decode_attention(*decode_args(batch))
+    with poisoned():
+        output = paged_decode_attention(
+            *decode_args(batch), torch.tensor(order, dtype=torch.int32, device=device)
+        )
+    assert torch.equal(output, expected)
+
+
+@pytest.mark.parametrize("op", [paged_decode_attention, reference.paged_decode_attention])
+def test_refuses_an_order_of_other_requests(device, paged_batch, op):
+    batch = paged_batch(device, [3, 4])
+    order = torch.arange(3, dtype=torch.int32, device=device)
+    with pytest.raises(InvalidTensor, match=r"order has shape \(3,\), expected \(2,\)"):
+        op(*decode_args(batch), order)
+    with pytest.raises(InvalidTensor, match=r"order has dtype torch\.int64, expected torch\.int32"):
+        op(*decode_args(batch), order[:2].long())
+
+
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     lengths=st.lists(st.integers(0, 70), min_size=1, max_size=3),
@@ -160,7 +183,7 @@ def test_rotate_cache_and_attend_equals_the_twin(
     tables = (torch.cat((angles.cos(), angles.sin()), dim=-1), batch.key_cache, batch.value_cache)
     twin_tables = (tables[0], batch.key_cache.clone(), batch.value_cache.clone())
     norms = head_norms(head_dim, dtype)
-    arguments = (batch.block_tables, batch.context_lens, batch.scale, norms)
+    arguments = (PagedContexts(batch.block_tables, batch.context_lens), batch.scale, norms)
     before = heads.clone()
     with poisoned():
         output = rotate_cache_and_attend(heads, *tables, *arguments)
@@ -186,7 +209,7 @@ def test_norms_round_where_rms_norm_does(device, paged_batch, dtype, table_width
         part.copy_(rms_norm(part, weight.to(dtype), norms.eps))
     angles = torch.rand((100, 64), device=device) * 6
     cos_sin_cache = torch.cat((angles.cos(), angles.sin()), dim=-1)
-    arguments = (batch.block_tables, batch.context_lens, batch.scale)
+    arguments = (PagedContexts(batch.block_tables, batch.context_lens), batch.scale)
     caches = (batch.key_cache.clone(), batch.value_cache.clone())
     expected = rotate_cache_and_attend(
         normalized, cos_sin_cache, batch.key_cache, batch.value_cache, *arguments

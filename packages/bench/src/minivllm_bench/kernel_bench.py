@@ -260,6 +260,7 @@ class _Bench:
                 context_lens_device=ends.int(),
                 block_tables=tables,
                 slot_mapping=block_ids * _BLOCK_SIZE + positions % _BLOCK_SIZE,
+                longest_first=ends.argsort(descending=True, stable=True).int(),
             )
             rotary = RotaryTables(positions, torch.rand(max(context_lens), head_dim, device="cuda"))
             heads = self._random(num_tokens, num_heads, head_dim)

@@ -5,10 +5,12 @@ import torch
 import triton
 import triton.language as tl
 
+from minivllm_kernels.decode_step import DecodeStep
 from minivllm_kernels.early_launch import early_launch, let_next_start, wait_for_inputs
 from minivllm_kernels.tensor_checks import require_request_tables
 
 _TILE_BLOCKS = 128
+_TILE_ROWS = 256
 
 
 def decode_inputs(
@@ -17,7 +19,7 @@ def decode_inputs(
     token_ids: torch.Tensor,
     block_tables: torch.Tensor,
     block_size: int,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+) -> DecodeStep:
     """Look up what each of R rows computes next: one token of one request.
 
     Args:
@@ -28,8 +30,7 @@ def decode_inputs(
         block_size: tokens per KV block.
 
     Returns:
-        `(input_ids, context_lens, tables, slot_mapping)`: `[R]` int64; `[R]` int32, position + 1; `[R, M]` int32,
-        undefined past ceil(context_len / block_size); `[R]` int64, where the token's key and value go.
+        The rows' ids, context lengths, tables and slots, and their order by length.
 
     Raises:
         InvalidTensor: The shapes, dtypes or layouts do not fit each other.
@@ -39,11 +40,13 @@ def decode_inputs(
     input_ids, slot_mapping = torch.empty((2, num_rows), dtype=torch.int64, device=slots.device)
     context_lens = torch.empty(num_rows, dtype=torch.int32, device=slots.device)
     tables = torch.empty((num_rows, num_blocks), dtype=torch.int32, device=slots.device)
+    longest_first = torch.empty_like(context_lens)
     _gather_row_kernel[(num_rows,)](
         input_ids,
         context_lens,
         tables,
         slot_mapping,
+        longest_first,
         slots,
         positions,
         token_ids,
@@ -52,10 +55,11 @@ def decode_inputs(
         num_blocks,
         BLOCK_SIZE=block_size,
         TILE_BLOCKS=_TILE_BLOCKS,
+        TILE_ROWS=_TILE_ROWS,
         num_warps=1,
         **early_launch(slots.device),
     )
-    return input_ids, context_lens, tables, slot_mapping
+    return DecodeStep(input_ids, context_lens, tables, slot_mapping, longest_first)
 
 
 @triton.jit
@@ -64,6 +68,7 @@ def _gather_row_kernel(
     context_lens_ptr,
     tables_ptr,
     slot_mapping_ptr,
+    longest_first_ptr,
     slots_ptr,
     positions_ptr,
     token_ids_ptr,
@@ -72,6 +77,7 @@ def _gather_row_kernel(
     num_blocks,
     BLOCK_SIZE: tl.constexpr,
     TILE_BLOCKS: tl.constexpr,
+    TILE_ROWS: tl.constexpr,
     EARLY: tl.constexpr,
 ):
     """One program serves one row."""
@@ -90,3 +96,15 @@ def _gather_row_kernel(
         blocks = first + tl.arange(0, TILE_BLOCKS)
         mask = blocks < num_used
         tl.store(tables_ptr + row * num_blocks + blocks, tl.load(table_ptr + blocks, mask=mask), mask=mask)
+    tl.store(longest_first_ptr + _rank(row, position, positions_ptr, TILE_ROWS), row.to(tl.int32))
+
+
+@triton.jit
+def _rank(row, position, positions_ptr, TILE_ROWS: tl.constexpr):
+    """How many rows come before this one if the longest contexts do; of equal ones the first."""
+    before = tl.zeros((), tl.int32)
+    for first in range(0, tl.num_programs(0), TILE_ROWS):
+        rows = first + tl.arange(0, TILE_ROWS)
+        others = tl.load(positions_ptr + rows, mask=rows < tl.num_programs(0), other=-1)
+        before += tl.sum(((others > position) | ((others == position) & (rows < row))).to(tl.int32))
+    return before

@@ -14,12 +14,14 @@ import triton.language as tl
 
 from minivllm_kernels.attend_context import attend_context, cache_at, launch_constants, locate
 from minivllm_kernels.attention_config import decode_config
+from minivllm_kernels.decode_step import PagedContexts
 from minivllm_kernels.early_launch import early_launch, let_next_start, wait_for_inputs
 from minivllm_kernels.head_norms import HeadNorms, query_and_key_norm
 from minivllm_kernels.rms_norm import scale_row
 from minivllm_kernels.tensor_checks import (
     require_cos_sin,
     require_head_norms,
+    require_order,
     require_paged_attention,
     require_scale,
     require_shape,
@@ -44,6 +46,7 @@ def paged_decode_attention(
     block_tables: torch.Tensor,
     context_lens: torch.Tensor,
     scale: float,
+    order: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Attend from the newest token of each of B requests to its paged context.
 
@@ -56,6 +59,8 @@ def paged_decode_attention(
         block_tables: `[B, M]` int32; entries past `ceil(context_len / block_size)` are never read.
         context_lens: `[B]` int32, tokens in the cache, the newest included; 0 marks padding: zeros.
         scale: factor on the scores, above 0; usually `D ** -0.5`.
+        order: `[B]` int32, each request once, in the order in which programs take them up: the longest contexts
+            first keep a GPU busy to the end (LPT; Graham, 1969). None: as they are.
 
     Returns:
         `[B, Hq, D]`, contiguous, in the dtype of `query`; the softmax is computed in float32.
@@ -66,8 +71,10 @@ def paged_decode_attention(
     require_paged_attention(query, key_cache, value_cache, block_tables, context_lens)
     require_scale(scale)
     require_shape("context_lens", context_lens, (query.shape[0],))
+    require_order(order, query.shape[0])
     caches = (key_cache, value_cache)
-    return _attend(query, query.shape[1], None, None, caches, block_tables, context_lens, scale)
+    contexts = PagedContexts(block_tables, context_lens, order)
+    return _attend(query, query.shape[1], None, None, caches, contexts, scale)
 
 
 def rotate_cache_and_attend(
@@ -75,8 +82,7 @@ def rotate_cache_and_attend(
     cos_sin_cache: torch.Tensor,
     key_cache: torch.Tensor,
     value_cache: torch.Tensor,
-    block_tables: torch.Tensor,
-    context_lens: torch.Tensor,
+    contexts: PagedContexts,
     scale: float,
     norms: HeadNorms | None = None,
 ) -> torch.Tensor:
@@ -91,8 +97,7 @@ def rotate_cache_and_attend(
         cos_sin_cache: `[P, D]` float32, contiguous: row p holds the cosines of D/2 angles, then their sines.
         key_cache: `[num_blocks, Hkv, block_size, D]`, dtype of `heads`; written at the newest position.
         value_cache: as `key_cache`, of the same strides.
-        block_tables: `[B, M]` int32; entries past `ceil(context_len / block_size)` are never read.
-        context_lens: `[B]` int32, tokens of the context, the newest included; 0 marks padding: zeros.
+        contexts: of the B requests; padding gives zeros.
         scale: factor on the scores, above 0; usually `D ** -0.5`.
         norms: of the query and key heads; None leaves them as they are.
 
@@ -103,13 +108,14 @@ def rotate_cache_and_attend(
         InvalidTensor: The shapes, dtypes or layouts do not fit each other.
     """
     num_heads = heads.shape[1] - 2 * key_cache.shape[1]
-    require_paged_attention(heads[:, :num_heads], key_cache, value_cache, block_tables, context_lens)
+    require_paged_attention(heads[:, :num_heads], key_cache, value_cache, *contexts[:2])
     require_scale(scale)
-    require_shape("context_lens", context_lens, (heads.shape[0],))
+    require_shape("context_lens", contexts.context_lens, (heads.shape[0],))
+    require_order(contexts.order, heads.shape[0])
     require_cos_sin(cos_sin_cache, heads.shape[2])
     require_head_norms(norms, heads.shape[2])
     caches = (key_cache, value_cache)
-    return _attend(heads, num_heads, cos_sin_cache, norms, caches, block_tables, context_lens, scale)
+    return _attend(heads, num_heads, cos_sin_cache, norms, caches, contexts, scale)
 
 
 def _attend(
@@ -118,8 +124,7 @@ def _attend(
     cos_sin_cache: torch.Tensor | None,
     norms: HeadNorms | None,
     caches: tuple[torch.Tensor, torch.Tensor],
-    block_tables: torch.Tensor,
-    context_lens: torch.Tensor,
+    contexts: PagedContexts,
     scale: float,
 ) -> torch.Tensor:
     """Launch both kernels on checked arguments; `cos_sin_cache` is None where nothing is to be rotated or written."""
@@ -127,26 +132,26 @@ def _attend(
     _, num_kv_heads, block_size, _ = caches[0].shape
     group_size = num_heads // num_kv_heads
     config = decode_config(head_dim, heads.element_size(), group_size)
-    num_splits = num_kv_splits(batch_size * num_kv_heads, block_tables.shape[1] * block_size)
+    num_splits = num_kv_splits(batch_size * num_kv_heads, contexts.block_tables.shape[1] * block_size)
     output = torch.empty((batch_size, num_heads, head_dim), dtype=heads.dtype, device=heads.device)
     # A single split is the result already; several are kept in float32 until they are merged.
     partial = output
     if num_splits > 1:
         partial = output.new_empty((batch_size, num_heads, num_splits, head_dim), dtype=torch.float32)
     log_sum_exp = output.new_empty((batch_size, num_heads, num_splits), dtype=torch.float32)
-    _attend_split_kernel[(batch_size, num_kv_heads, num_splits)](
+    _attend_split_kernel[(batch_size * num_kv_heads, num_splits)](
         partial,
         log_sum_exp,
         heads,
         cos_sin_cache,
         *query_and_key_norm(norms),
         *caches,
-        block_tables,
-        context_lens,
+        tuple(contexts),
+        num_kv_heads,
         scale * math.log2(math.e),
         heads.stride(),
         caches[0].stride(),
-        block_tables.stride(0),
+        contexts.block_tables.stride(0),
         TILE_ROWS=config.tile_rows,
         **launch_constants(heads, caches[0], group_size, config),
     )
@@ -186,8 +191,8 @@ def _attend_split_kernel(
     key_norm,
     key_cache_ptr,
     value_cache_ptr,
-    block_tables_ptr,
-    context_lens_ptr,
+    contexts,
+    num_kv_heads,
     scale_log2,
     heads_strides,
     cache_strides,
@@ -202,15 +207,15 @@ def _attend_split_kernel(
     EARLY: tl.constexpr,
 ):
     """One program attends from the query heads of one KV head to one split of one request's context."""
-    request, kv_head = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    split, num_splits = tl.program_id(2), tl.num_programs(2)
     let_next_start(EARLY)
     wait_for_inputs(EARLY)
+    block_tables_ptr, context_lens_ptr, order_ptr = contexts
+    request, kv_head = _pick(order_ptr, num_kv_heads)
+    split, num_splits = tl.program_id(1), tl.num_programs(1)
     context_len = tl.load(context_lens_ptr + request)
     split_len = tl.cdiv(tl.cdiv(context_len, num_splits), TILE_KV) * TILE_KV
     begin = split * split_len
     end = tl.minimum(begin + split_len, context_len)
-
     rows, dims = tl.arange(0, TILE_ROWS), tl.arange(0, TILE_DIM)
     mask = (rows < GROUP_SIZE)[:, None] & (dims < HEAD_DIM)[None, :]
     heads_ptr += request * heads_strides[0]
@@ -224,8 +229,8 @@ def _attend_split_kernel(
         angle_ptr = cos_sin_ptr + tl.maximum(context_len - 1, 0).to(tl.int64) * HEAD_DIM
         query = _load_rotated(query_ptr, dims[None, :], query_norm, angle_ptr, mask, HEAD_DIM)
         if (begin < context_len) & (end == context_len):
-            key_ptr = heads_ptr + (tl.num_programs(1) * GROUP_SIZE + kv_head) * heads_strides[1]
-            value_ptr = key_ptr + tl.num_programs(1) * heads_strides[1]
+            key_ptr = heads_ptr + (num_kv_heads * GROUP_SIZE + kv_head) * heads_strides[1]
+            value_ptr = key_ptr + num_kv_heads * heads_strides[1]
             _write_newest(key_ptr, value_ptr, key_norm, angle_ptr, context_len, cache, BLOCK_SIZE, HEAD_DIM)
     positions = tl.full((TILE_ROWS,), context_len - 1, tl.int32)
     seen = (begin, tl.where(end - begin > MASKED_TILES * TILE_KV, end, begin), end)
@@ -233,10 +238,20 @@ def _attend_split_kernel(
         query, positions, seen, cache, scale_log2, BLOCK_SIZE, HEAD_DIM, TILE_KV, TILE_KV, WIDEN_DOT
     )
     # An empty split is written too: it merges with weight 0.
-    targets = ((request * tl.num_programs(1) + kv_head) * GROUP_SIZE + rows) * num_splits + split
+    targets = ((request * num_kv_heads + kv_head) * GROUP_SIZE + rows) * num_splits + split
     partial_offsets = targets[:, None] * HEAD_DIM + dims[None, :]
     tl.store(partial_ptr + partial_offsets, partial.to(partial_ptr.dtype.element_ty), mask=mask)
     tl.store(log_sum_exp_ptr + targets, log_sum_exp, mask=rows < GROUP_SIZE)
+
+
+@triton.jit
+def _pick(order_ptr, num_kv_heads):
+    """Request and KV head of a program: all heads of one request, then those of the next in order."""
+    program = tl.program_id(0)
+    request = program // num_kv_heads
+    if order_ptr is not None:
+        request = tl.load(order_ptr + request)
+    return request.to(tl.int64), program % num_kv_heads
 
 
 @triton.jit
@@ -305,11 +320,11 @@ def _merge_splits_kernel(
     let_next_start(EARLY)
     wait_for_inputs(EARLY)
     log_sum_exp = tl.load(log_sum_exp_ptr + head * NUM_SPLITS + splits)
+    offsets = (head * NUM_SPLITS + splits)[:, None] * HEAD_DIM + dims[None, :]
+    partial = tl.load(partial_ptr + offsets, mask=mask[None, :], other=0.0)
     largest = tl.max(log_sum_exp, axis=0)
     # -inf in all splits is a context of length 0.
     weights = tl.exp2(log_sum_exp - tl.where(largest == float("-inf"), 0.0, largest))
     total = tl.sum(weights, axis=0)
-    offsets = (head * NUM_SPLITS + splits)[:, None] * HEAD_DIM + dims[None, :]
-    partial = tl.load(partial_ptr + offsets, mask=mask[None, :], other=0.0)
     output = tl.sum(weights[:, None] * partial, axis=0) / tl.where(total > 0, total, 1.0)
     tl.store(output_ptr + head * HEAD_DIM + dims, output.to(output_ptr.dtype.element_ty), mask=mask)

@@ -70,6 +70,14 @@ def require_paged_attention(
     require_dtype("context_lens", context_lens, torch.int32)
 
 
+def require_order(order: torch.Tensor | None, batch_size: int) -> None:
+    """Raise `InvalidTensor` unless `order` is `[batch_size]` int32, contiguous, or None."""
+    if order is not None:
+        require_shape("order", order, (batch_size,))
+        require_dtype("order", order, torch.int32)
+        require_dense_rows("order", order)
+
+
 def require_scale(scale: float) -> None:
     """Raise `InvalidTensor` unless the largest score stays the largest when it is scaled."""
     if not scale > 0:

@@ -2,6 +2,7 @@
 
 import torch
 
+from minivllm_kernels.decode_step import DecodeStep
 from minivllm_kernels.tensor_checks import require_request_tables
 
 
@@ -11,7 +12,7 @@ def decode_inputs(
     token_ids: torch.Tensor,
     block_tables: torch.Tensor,
     block_size: int,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+) -> DecodeStep:
     """Look up what each of R rows computes next: one token of one request.
 
     Args:
@@ -22,8 +23,7 @@ def decode_inputs(
         block_size: tokens per KV block.
 
     Returns:
-        `(input_ids, context_lens, tables, slot_mapping)`: `[R]` int64; `[R]` int32, position + 1; `[R, M]` int32;
-        `[R]` int64, where the token's key and value go.
+        The rows' ids, context lengths, tables and slots, and their order by length.
 
     Raises:
         InvalidTensor: The shapes, dtypes or layouts do not fit each other.
@@ -32,4 +32,5 @@ def decode_inputs(
     tables = block_tables[slots]
     block_ids = tables.gather(1, (positions // block_size)[:, None]).squeeze(1).long()
     slot_mapping = block_ids * block_size + positions % block_size
-    return token_ids[slots, positions], (positions + 1).int(), tables, slot_mapping
+    longest_first = positions.sort(descending=True, stable=True).indices.int()
+    return DecodeStep(token_ids[slots, positions], (positions + 1).int(), tables, slot_mapping, longest_first)

@@ -21,6 +21,7 @@ class BatchLayout:
         context_lens_device: [R] int32, context_lens on the device.
         block_tables: [R, M] int32; entries past ceil(context / block_size) are undefined.
         slot_mapping: [T] int64; block id · block_size + offset, where each token's K and V go.
+        longest_first: [R] int32, rows by falling context length, where somebody had them sorted.
     """
 
     query_lens: Sequence[int]
@@ -29,6 +30,7 @@ class BatchLayout:
     context_lens_device: Tensor
     block_tables: Tensor
     slot_mapping: Tensor
+    longest_first: Tensor | None = None
 
 
 class StepAttention(Protocol):

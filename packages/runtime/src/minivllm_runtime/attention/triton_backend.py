@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from minivllm_kernels.attention_config import PrefillTiles
+from minivllm_kernels.decode_step import PagedContexts
 from minivllm_kernels.head_norms import HeadNorms
 from minivllm_kernels.paged_decode_attention import rotate_cache_and_attend
 from minivllm_kernels.paged_prefill_attention import locate_tiles, paged_prefill_attention
@@ -64,8 +65,8 @@ class TritonStepAttention:
         """Normalize, rotate, write K and V, attend: one pass for rows of one token each, else two."""
         layout, caches = self._layout, self._caches[layer_index]
         if self._tiles is None:
-            attended = (*caches, layout.block_tables, layout.context_lens_device)
-            return rotate_cache_and_attend(heads, rotary.cos_sin, *attended, self._scale, norms)
+            contexts = PagedContexts(layout.block_tables, layout.context_lens_device, layout.longest_first)
+            return rotate_cache_and_attend(heads, rotary.cos_sin, *caches, contexts, self._scale, norms)
         rotate_and_cache(heads, rotary.positions, rotary.cos_sin, layout.slot_mapping, *caches, norms)
         return paged_prefill_attention(
             heads[:, : self._num_heads],

@@ -84,24 +84,23 @@ class InputBatch:
         from minivllm_kernels.decode_inputs import decode_inputs
 
         slots, positions, _, next_slots = rows.unbind(0)
-        input_ids, context_lens, block_tables, slot_mapping = decode_inputs(
-            slots, positions, states.token_ids, states.block_tables, block_size
-        )
+        step = decode_inputs(slots, positions, states.token_ids, states.block_tables, block_size)
         lens = (1,) * rows.shape[1]
         return cls(
-            input_ids=input_ids,
+            input_ids=step.input_ids,
             positions=positions,
             layout=BatchLayout(
                 query_lens=lens,
                 context_lens=lens,
                 query_start_loc=query_start_loc,
-                context_lens_device=context_lens,
-                block_tables=block_tables,
-                slot_mapping=slot_mapping,
+                context_lens_device=step.context_lens,
+                block_tables=step.block_tables,
+                slot_mapping=step.slot_mapping,
+                longest_first=step.longest_first,
             ),
             sampling_tokens=None,
             next_slots=next_slots,
-            next_positions=context_lens,
+            next_positions=step.context_lens,
         )
 
     @classmethod
