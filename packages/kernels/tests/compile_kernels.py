@@ -13,6 +13,8 @@ from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
 from minivllm_kernels.decode_inputs import decode_inputs
+from minivllm_kernels.decode_step import PagedContexts
+from minivllm_kernels.gate_up import GROUP_ROWS
 from minivllm_kernels.gemv import gemv
 from minivllm_kernels.head_norms import HeadNorms
 from minivllm_kernels.paged_decode_attention import paged_decode_attention, rotate_cache_and_attend
@@ -24,7 +26,7 @@ from minivllm_kernels.rotate_and_cache import rotate_and_cache
 from minivllm_kernels.sample import sample
 from minivllm_kernels.sampling_table import SamplingTable
 from minivllm_kernels.silu_and_mul import silu_and_mul
-from minivllm_kernels.small_batch_linear import small_batch_linear
+from minivllm_kernels.small_batch_linear import small_batch_gated_linear, small_batch_linear
 from minivllm_kernels.tensor_checks import MAX_SMALL_BATCH
 
 
@@ -79,7 +81,8 @@ def launch_all(dtype: torch.dtype) -> None:
         tiles = locate_tiles(query_start_loc, caches[0], num_heads, num_tokens, max_query_len)
         paged_prefill_attention(query, *attended, query_start_loc, context_lens, 1.0, tiles)
     for norms in (None, HeadNorms(cos_sin_cache[0], cos_sin_cache[1], 1e-6)):
-        rotate_cache_and_attend(heads, cos_sin_cache, *attended, context_lens, 1.0, norms)
+        contexts = PagedContexts(block_tables, context_lens, context_lens)
+        rotate_cache_and_attend(heads, cos_sin_cache, *caches, contexts, 1.0, norms)
         rotate_and_cache(heads, numbers, cos_sin_cache, numbers, *caches, norms)
     rotary_embedding(query, key, numbers, cos_sin_cache)
     reshape_and_cache(key, value, *caches, numbers)
@@ -89,6 +92,7 @@ def launch_all(dtype: torch.dtype) -> None:
     add_rms_norm(hidden, hidden.clone(), weight, 1e-5)
     add_rms_norm(torch.zeros(4, *hidden.shape), hidden, weight, 1e-5)
     silu_and_mul(hidden)
+    silu_and_mul(hidden, GROUP_ROWS)
     for bias in (None, hidden[0]):
         gemv(hidden[:1], hidden.new_zeros(hidden_size, hidden_size), bias)
 
@@ -100,6 +104,7 @@ def launch_all(dtype: torch.dtype) -> None:
                 small_batch_linear(
                     hidden.new_zeros(num_rows, hidden_size), square, hidden[0], num_splits=num_splits
                 )
+            small_batch_gated_linear(hidden.new_zeros(num_rows, hidden_size), square, hidden[0])
 
     table = SamplingTable(torch.zeros(9, 3), torch.zeros(9, 4, dtype=torch.int64))
     for logits in (hidden.new_zeros(num_tokens, 32_000), torch.zeros(num_tokens, 32_000)):

@@ -11,6 +11,7 @@ import minivllm_kernels.reference
 MORE_OPS = {
     "rms_norm": ("add_rms_norm",),
     "paged_decode_attention": ("rotate_cache_and_attend",),
+    "small_batch_linear": ("small_batch_gated_linear",),
 }
 """Ops in the module of another one."""
 

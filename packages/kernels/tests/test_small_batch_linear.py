@@ -1,9 +1,18 @@
+import math
+
 import pytest
 import torch
 
 from minivllm_kernels.errors import InvalidTensor
+from minivllm_kernels.gate_up import interleave_gate_up
 from minivllm_kernels.reference import small_batch_linear as reference
-from minivllm_kernels.small_batch_linear import max_small_batch, most_tokens, num_k_splits, small_batch_linear
+from minivllm_kernels.small_batch_linear import (
+    max_small_batch,
+    most_tokens,
+    num_k_splits,
+    small_batch_gated_linear,
+    small_batch_linear,
+)
 
 TOLERANCES = [(torch.float16, 2**-10), (torch.bfloat16, 2**-7)]
 SHAPES = [
@@ -61,6 +70,57 @@ def test_parts_add_up_to_the_product(poisoned, num_tokens, num_rows, row_size, n
     torch.testing.assert_close(parts.sum(0), expected.sum(0), atol=1e-4 * row_size**0.5, rtol=1e-5)
     if with_bias:
         assert torch.equal(parts[1:], small_batch_linear(x, weight, num_splits=num_splits)[1:])
+
+
+@needs_hopper
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize("num_tokens", [0, 1, 2, 16, 17, 33, 64, 65, 256])
+@pytest.mark.parametrize(("num_rows", "row_size"), [(16, 8), (48, 80), (1504, 1024), (11264, 2048)])
+@pytest.mark.parametrize(("dtype", "tolerance"), TOLERANCES)
+def test_a_gated_product_equals_the_twin(
+    poisoned, num_tokens, num_rows, row_size, with_bias, dtype, tolerance
+):
+    x, weight = operands(num_tokens, num_rows, row_size, dtype)
+    weight *= row_size**-0.5
+    bias = torch.randn(num_rows, device="cuda").to(dtype) if with_bias else None
+    with poisoned():
+        output = small_batch_gated_linear(x, weight, bias)
+    expected = reference.small_batch_gated_linear(x, weight, bias)
+    torch.testing.assert_close(output, expected, atol=1e-3, rtol=tolerance)
+
+
+@torch.inference_mode()
+def test_the_gated_twin_is_the_activation_of_both_halves():
+    gate, up, x = torch.randn(24, 16).half(), torch.randn(24, 16).half(), torch.randn(3, 16).half()
+    gate_bias, up_bias = torch.randn(2, 24).half()
+    weight = interleave_gate_up(torch.cat((gate, up)))
+    output = reference.small_batch_gated_linear(
+        x, weight, interleave_gate_up(torch.cat((gate_bias, up_bias)))
+    )
+    sums = (x.float() @ half.float().T + bias.float() for half, bias in ((gate, gate_bias), (up, up_bias)))
+    expected = torch.nn.functional.silu(next(sums)) * next(sums)
+    torch.testing.assert_close(output, expected.half(), atol=1e-3, rtol=2**-10)
+
+
+@needs_hopper
+@torch.inference_mode()
+def test_large_gates_neither_overflow_nor_become_nan():
+    weight = interleave_gate_up(torch.ones((16, 8), device="cuda").half())
+    x = torch.tensor([[-1000.0], [-1.0], [0.0], [20.0]], device="cuda").half().expand(4, 8).contiguous()
+    assert small_batch_gated_linear(x, weight)[:, 0].tolist() == [
+        *(0.0, pytest.approx(64 / (1 + math.exp(8)), rel=1e-3), 0.0, 25600.0)
+    ]
+
+
+@pytest.mark.parametrize("op", [small_batch_gated_linear, reference.small_batch_gated_linear])
+def test_no_tokens_give_no_gated_rows(op):
+    assert op(torch.zeros(0, 8).half(), torch.zeros(32, 8).half()).shape == (0, 16)
+
+
+@pytest.mark.parametrize("op", [small_batch_gated_linear, reference.small_batch_gated_linear])
+def test_refuses_rows_that_are_no_whole_groups(op):
+    with pytest.raises(InvalidTensor, match="weight has 24 rows, expected a multiple of 16"):
+        op(torch.zeros(2, 8).half(), torch.zeros(24, 8).half())
 
 
 @pytest.mark.parametrize("num_splits", [1, 2, 3, 9, 32])

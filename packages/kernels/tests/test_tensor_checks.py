@@ -66,7 +66,8 @@ TABLE = meta(9, 64)
         ),
         (require_head_norms, (HeadNorms(TABLE[0], TABLE[0].half(), 1e-6), 64), r"norms\.key has dtype"),
         (require_head_norms, (HeadNorms(TABLE[0], meta(64, 2)[:, 0], 1e-6), 64), r"norms\.key has stride 2"),
-        (require_gate_up, (meta(2, 5),), "x has rows of 5 elements, expected an even number"),
+        (require_gate_up, (meta(2, 5), None), "x has rows of 5 elements, expected an even number"),
+        (require_gate_up, (meta(2, 6), 2), "group_size is 2, expected a divisor of 3"),
     ],
 )
 def test_a_misfit_is_named(check, arguments, message):
@@ -83,7 +84,8 @@ def test_a_misfit_is_named(check, arguments, message):
         (require_rotary, (QUERY, meta(3, 1, 64), POSITIONS, TABLE)),
         (require_head_norms, (HeadNorms(TABLE[0], TABLE[1], 1e-6), 64)),
         (require_head_norms, (None, 64)),
-        (require_gate_up, (meta(2, 6),)),
+        (require_gate_up, (meta(2, 6), None)),
+        (require_gate_up, (meta(2, 12), 3)),
     ],
 )
 def test_what_fits_passes(check, arguments):

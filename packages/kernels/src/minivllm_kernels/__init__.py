@@ -6,12 +6,15 @@ launches a kernel:
     from minivllm_kernels.rms_norm import rms_norm              # the Triton op
     from minivllm_kernels.reference.rms_norm import rms_norm    # its twin: any device, no Triton
 
-`errors` holds what the ops raise, `head_norms` what those that rotate take for models that normalize heads.
+`errors` holds what the ops raise, `head_norms` what those that rotate take for models that normalize heads,
+`decode_step` what one decode op gives and another takes, `gate_up` the order of rows that a gated product wants.
 """
 
 __all__ = [
     "decode_inputs",
+    "decode_step",
     "errors",
+    "gate_up",
     "gemv",
     "head_norms",
     "paged_decode_attention",

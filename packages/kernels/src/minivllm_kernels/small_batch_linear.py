@@ -28,7 +28,12 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from minivllm_kernels.early_launch import early_launch
-from minivllm_kernels.tensor_checks import MAX_SMALL_BATCH, require_small_batch, require_splits
+from minivllm_kernels.tensor_checks import (
+    MAX_SMALL_BATCH,
+    require_gate_up_groups,
+    require_small_batch,
+    require_splits,
+)
 
 _TILE_ROWS = 64
 """Rows of the weight in a program: the height of a wgmma."""
@@ -116,8 +121,46 @@ def small_batch_linear(
         output = torch.empty((num_tokens, num_rows), dtype=x.dtype, device=x.device)
     else:
         output = torch.empty((num_splits, num_tokens, num_rows), dtype=torch.float32, device=x.device)
-    if num_tokens == 0:
-        return output
+    if num_tokens:
+        _multiply(output, x, weight, bias, num_splits, is_gated=False)
+    return output
+
+
+def small_batch_gated_linear(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Multiply a few vectors by a gate and an up projection, and join both: SwiGLU (Shazeer, 2020).
+
+    Args:
+        x: `[T, K]`, as of `small_batch_linear`.
+        weight: `[2I, K]`, rows of gate and up in turn (`interleave_gate_up`), dtype of `x`, contiguous.
+        bias: `[2I]` in the same order, dtype of `x`.
+
+    Returns:
+        `[T, I]`, silu(x · gateᵀ) · (x · upᵀ), computed in float32 and rounded once to the dtype of `x`.
+
+    Raises:
+        InvalidTensor: The shapes, dtypes or layouts do not fit each other, or `x` has too many rows.
+    """
+    require_small_batch(x, weight, bias)
+    require_gate_up_groups(weight)
+    output = torch.empty((x.shape[0], weight.shape[0] // 2), dtype=x.dtype, device=x.device)
+    if x.shape[0]:
+        _multiply(output, x, weight, bias, 1, is_gated=True)
+    return output
+
+
+def _multiply(
+    output: torch.Tensor,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    num_splits: int,
+    *,
+    is_gated: bool,
+) -> None:
+    """Launch the kernel on checked arguments, at least one token."""
+    num_tokens, num_rows = x.shape[0], weight.shape[0]
     plan = _plan(num_tokens, weight, num_splits)
     grid = (triton.cdiv(num_rows, _TILE_ROWS), triton.cdiv(num_tokens, plan.tile_tokens), num_splits)
     _small_batch_kernel[grid](
@@ -129,10 +172,10 @@ def small_batch_linear(
         num_rows,
         plan.tiles_per_split,
         STAGES=plan.num_stages,
+        IS_GATED=is_gated,
         num_warps=_NUM_WARPS,
         **early_launch(x.device),
     )
-    return output
 
 
 def _tile_tokens(num_tokens: int) -> int:
@@ -167,6 +210,7 @@ def _small_batch_kernel(
     num_rows,
     num_tiles,
     STAGES: gl.constexpr,
+    IS_GATED: gl.constexpr,
     EARLY: gl.constexpr,
 ):
     """One program sums `num_tiles` tiles of K for a tile of rows and tokens."""
@@ -216,19 +260,43 @@ def _small_batch_kernel(
     product = warpgroup_mma_wait(num_outstanding=0, deps=(product,))
     for stage in gl.static_range(STAGES):
         mbarrier.invalidate(ready.index(stage))
-    _store_product(output_ptr, product, bias_ptr, first_row, first_token, split, num_tokens, num_rows)
+    _finish(output_ptr, product, bias_ptr, (first_row, first_token, split), (num_tokens, num_rows), IS_GATED)
 
 
 @gluon.jit
-def _store_product(output_ptr, product, bias_ptr, first_row, first_token, split, num_tokens, num_rows):
-    """Write a tile of the product, to which the first split adds the bias."""
-    # 4 rows side by side in a thread, 64 in half a warp: whole lines of the output.
-    lines: gl.constexpr = gl.BlockedLayout([4, 1], [16, 2], [1, gl.num_warps()], [0, 1])
+def _finish(output_ptr, product, bias_ptr, origin, size, IS_GATED: gl.constexpr):
+    """Add the bias, once, to the first split; gate; write the tile."""
+    first_row, first_token, split = origin
+    num_tokens, num_rows = size
+    if bias_ptr is not None:
+        rows = first_row + gl.arange(0, product.shape[0], layout=gl.SliceLayout(1, product.type.layout))
+        bias = gl.load(bias_ptr + rows, mask=(rows < num_rows) & (split == 0), other=0.0)
+        product += bias.to(gl.float32)[:, None]
+    if IS_GATED:
+        _store(output_ptr, _gate(product), first_row // 2, first_token, split, num_tokens, num_rows // 2)
+    else:
+        _store(output_ptr, product, first_row, first_token, split, num_tokens, num_rows)
+
+
+@gluon.jit
+def _gate(product):
+    """Join the rows of gate and up: a thread has both, for they are 8 rows apart in what a wgmma leaves it."""
+    groups: gl.constexpr = product.shape[0] // 16
+    pairs = product.reshape([groups, 2, 8, product.shape[1]]).permute([0, 2, 3, 1])
+    gate, up = pairs.split()
+    gated = gate / (1.0 + gl.exp(-gate)) * up
+    return gated.reshape([groups * 8, product.shape[1]])
+
+
+@gluon.jit
+def _store(output_ptr, product, first_row, first_token, split, num_tokens, num_rows):
+    """Write a tile of the product."""
+    # 4 rows side by side in a thread, all of the tile in a part of a warp: whole lines of the output.
+    lanes: gl.constexpr = product.shape[0] // 4
+    lines: gl.constexpr = gl.BlockedLayout([4, 1], [lanes, 32 // lanes], [1, gl.num_warps()], [0, 1])
     output = gl.convert_layout(product, lines)
     rows = first_row + gl.arange(0, product.shape[0], layout=gl.SliceLayout(1, lines))[:, None]
     tokens = first_token + gl.arange(0, product.shape[1], layout=gl.SliceLayout(0, lines))[None, :]
-    if bias_ptr is not None:
-        output += gl.load(bias_ptr + rows, mask=(rows < num_rows) & (split == 0), other=0.0).to(gl.float32)
     output_ptrs = output_ptr + (split * num_tokens + tokens) * num_rows + rows
     mask = (rows < num_rows) & (tokens < num_tokens)
     gl.store(output_ptrs, output.to(output_ptr.dtype.element_ty), mask=mask)

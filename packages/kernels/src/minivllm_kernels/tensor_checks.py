@@ -3,6 +3,7 @@
 import torch
 
 from minivllm_kernels.errors import InvalidTensor
+from minivllm_kernels.gate_up import GROUP_ROWS
 from minivllm_kernels.head_norms import HeadNorms
 from minivllm_kernels.sampling_table import SamplingTable
 
@@ -134,11 +135,19 @@ def require_residual(x: torch.Tensor, residual: torch.Tensor, weight: torch.Tens
     require_dtype("weight", weight, residual.dtype)
 
 
-def require_gate_up(x: torch.Tensor) -> None:
-    """Raise `InvalidTensor` unless `x` is `[T, 2I]`."""
+def require_gate_up(x: torch.Tensor, group_size: int | None) -> None:
+    """Raise `InvalidTensor` unless `x` is `[T, 2I]` and `group_size` divides I."""
     require_ndim("x", x, 2)
     if x.shape[1] % 2:
         raise InvalidTensor(f"x has rows of {x.shape[1]} elements, expected an even number")
+    if group_size is not None and (group_size < 1 or x.shape[1] // 2 % group_size):
+        raise InvalidTensor(f"group_size is {group_size}, expected a divisor of {x.shape[1] // 2}")
+
+
+def require_gate_up_groups(weight: torch.Tensor) -> None:
+    """Raise `InvalidTensor` unless the rows of `weight` are whole groups of gate and up."""
+    if weight.shape[0] % (2 * GROUP_ROWS):
+        raise InvalidTensor(f"weight has {weight.shape[0]} rows, expected a multiple of {2 * GROUP_ROWS}")
 
 
 def require_fused_heads(

@@ -2,7 +2,9 @@
 
 import torch
 
-from minivllm_kernels.tensor_checks import require_small_batch, require_splits
+from minivllm_kernels.gate_up import GROUP_ROWS
+from minivllm_kernels.reference.silu_and_mul import silu_and_mul
+from minivllm_kernels.tensor_checks import require_gate_up_groups, require_small_batch, require_splits
 
 
 def small_batch_linear(
@@ -32,3 +34,27 @@ def small_batch_linear(
     if bias is not None:
         parts[0] += bias.float()
     return parts[0].to(x.dtype) if num_splits == 1 else parts
+
+
+def small_batch_gated_linear(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Multiply a few vectors by a gate and an up projection, and join both: SwiGLU (Shazeer, 2020).
+
+    Args:
+        x: `[T, K]`, as of `small_batch_linear`.
+        weight: `[2I, K]`, rows of gate and up in turn (`interleave_gate_up`), dtype of `x`, contiguous.
+        bias: `[2I]` in the same order, dtype of `x`.
+
+    Returns:
+        `[T, I]`, silu(x · gateᵀ) · (x · upᵀ), computed in float32 and rounded once to the dtype of `x`.
+
+    Raises:
+        InvalidTensor: The shapes, dtypes or layouts do not fit each other, or `x` has too many rows.
+    """
+    require_small_batch(x, weight, bias)
+    require_gate_up_groups(weight)
+    product = x.float() @ weight.float().T
+    if bias is not None:
+        product += bias.float()
+    return silu_and_mul(product, GROUP_ROWS).to(x.dtype)

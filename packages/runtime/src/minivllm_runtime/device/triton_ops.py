@@ -6,10 +6,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from minivllm_kernels.gate_up import GROUP_ROWS, interleave_gate_up
 from minivllm_kernels.gemv import gemv
 from minivllm_kernels.rms_norm import add_rms_norm, rms_norm
 from minivllm_kernels.silu_and_mul import silu_and_mul
-from minivllm_kernels.small_batch_linear import max_small_batch, num_k_splits, small_batch_linear
+from minivllm_kernels.small_batch_linear import (
+    max_small_batch,
+    num_k_splits,
+    small_batch_gated_linear,
+    small_batch_linear,
+)
 from minivllm_runtime.attention.triton_backend import TritonAttentionBackend
 from minivllm_runtime.device.interface import Projection
 
@@ -69,9 +75,21 @@ class TritonOps:
         return TritonNorm(weight.to(self._dtype), eps)
 
     def gated_linear(self, weight: Tensor, bias: Tensor | None) -> Projection:
-        """A product, then its halves joined."""
+        """A product and its halves joined, in one kernel for a few tokens."""
+        most_fused, half = max_small_batch(weight), weight.shape[0] // 2
+        if most_fused and half % GROUP_ROWS == 0:
+            group_size = GROUP_ROWS
+            weight, bias = interleave_gate_up(weight), None if bias is None else interleave_gate_up(bias)
+        else:
+            most_fused, group_size = 0, half
         project = self.linear(weight, bias)
-        return lambda x: silu_and_mul(project(x))
+
+        def gate(x: Tensor) -> Tensor:
+            if 1 < x.shape[0] <= most_fused:
+                return small_batch_gated_linear(x, weight, bias)
+            return silu_and_mul(project(x), group_size)
+
+        return gate
 
     def attention(self, pools: Sequence[Tensor], num_heads: int, scale: float) -> TritonAttentionBackend:
         """The paged kernels."""

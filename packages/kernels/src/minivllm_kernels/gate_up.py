@@ -1,0 +1,23 @@
+"""How the rows of a gate projection lie among those of the up projection.
+
+Checkpoints have one after the other. A kernel that multiplies by both and applies the activation itself wants the
+rows that belong together in one program, better still in one thread.
+"""
+
+import torch
+
+GROUP_ROWS = 8
+"""A thread of a tensor core's product has rows that are so far apart."""
+
+
+def interleave_gate_up(halves: torch.Tensor) -> torch.Tensor:
+    """Reorder rows: GROUP_ROWS of gate, then as many of up, and so on.
+
+    Args:
+        halves: `[2I, ...]`, gate, then up; I a multiple of GROUP_ROWS.
+
+    Returns:
+        A copy, of the same shape.
+    """
+    groups = halves.view(2, -1, GROUP_ROWS, *halves.shape[1:])
+    return groups.transpose(0, 1).reshape(halves.shape)
