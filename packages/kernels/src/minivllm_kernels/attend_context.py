@@ -25,7 +25,7 @@ def widens_dot(tensor: torch.Tensor) -> bool:
 
 def launch_constants(
     heads: torch.Tensor, key_cache: torch.Tensor, group_size: int, config: AttentionConfig
-) -> dict[str, int | bool]:
+) -> dict[str, int | bool | None]:
     """What the launches of both kernels have in common, by the names of their parameters."""
     _, _, block_size, head_dim = key_cache.shape
     return {
@@ -37,6 +37,7 @@ def launch_constants(
         "WIDEN_DOT": widens_dot(heads),
         "num_warps": config.num_warps,
         "num_stages": config.num_stages,
+        "maxnreg": config.max_registers,
         **early_launch(heads.device),
     }
 

@@ -15,12 +15,15 @@ class AttentionConfig(NamedTuple):
         tile_rows: Query rows, tokens times the heads of a group; a power of two.
         tile_kv: Positions of the context read at once; a power of two.
         num_warps, num_stages: Of the launch; stages are tiles in flight.
+        max_registers: Of a thread; None leaves the number to the compiler, which knows nothing of the programs that are
+            to share a multiprocessor.
     """
 
     tile_rows: int
     tile_kv: int
     num_warps: int
     num_stages: int
+    max_registers: int | None = None
 
 
 class PrefillTiles(NamedTuple):
@@ -40,9 +43,11 @@ class PrefillTiles(NamedTuple):
 def decode_config(head_dim: int, element_bytes: int, group_size: int) -> AttentionConfig:
     """One token with its group of heads against a stretch of context: bound by reading it."""
     tile_rows = max(_next_power_of_2(group_size), MIN_DOT_SIZE)
-    num_warps = 2 if head_dim <= 64 else 1
+    num_warps = 4 if element_bytes > 2 else 2 if head_dim <= 64 else 1
     tile_kv = _kv_tile(head_dim, element_bytes, 8 * 1024)
-    return AttentionConfig(tile_rows, tile_kv, num_warps if element_bytes == 2 else 4, num_stages=3)
+    # Eight programs of two warps on a multiprocessor: with fewer, a batch of 1024 would take two turns.
+    max_registers = 128 if num_warps == 2 else None
+    return AttentionConfig(tile_rows, tile_kv, num_warps, num_stages=3, max_registers=max_registers)
 
 
 def prefill_config(head_dim: int, element_bytes: int, group_size: int, max_query_len: int) -> AttentionConfig:
