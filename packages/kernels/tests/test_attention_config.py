@@ -25,6 +25,16 @@ def test_a_decode_tile_holds_a_group_and_fits(head_dim, element_bytes, group_siz
     check(decode_config(head_dim, element_bytes, group_size), head_dim, element_bytes, group_size)
 
 
+def test_eight_programs_of_short_heads_share_the_registers_of_a_multiprocessor():
+    config = decode_config(64, 2, group_size=8)
+    assert config.max_registers is not None
+    assert 8 * 32 * config.num_warps * config.max_registers <= 65536
+
+
+def test_large_groups_have_the_registers_that_they_need():
+    assert decode_config(64, 2, group_size=17).max_registers is None
+
+
 @given(head_dims, element_sizes, group_sizes, st.integers(1, 10_000))
 def test_a_prefill_tile_holds_a_group_and_fits(head_dim, element_bytes, group_size, max_query_len):
     config = prefill_config(head_dim, element_bytes, group_size, max_query_len)

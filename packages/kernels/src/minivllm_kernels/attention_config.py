@@ -45,8 +45,9 @@ def decode_config(head_dim: int, element_bytes: int, group_size: int) -> Attenti
     tile_rows = max(_next_power_of_2(group_size), MIN_DOT_SIZE)
     num_warps = 4 if element_bytes > 2 else 2 if head_dim <= 64 else 1
     tile_kv = _kv_tile(head_dim, element_bytes, 8 * 1024)
-    # Eight programs of two warps on a multiprocessor: with fewer, a batch of 1024 would take two turns.
-    max_registers = 128 if num_warps == 2 else None
+    # Eight programs of two warps on a multiprocessor: with fewer, a batch of 1024 would take two turns. More rows need
+    # more registers.
+    max_registers = 128 if num_warps == 2 and tile_rows == MIN_DOT_SIZE else None
     return AttentionConfig(tile_rows, tile_kv, num_warps, num_stages=3, max_registers=max_registers)
 
 
