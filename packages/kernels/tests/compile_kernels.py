@@ -14,7 +14,6 @@ from triton.runtime.jit import JITFunction
 
 from minivllm_kernels.decode_inputs import decode_inputs
 from minivllm_kernels.decode_step import PagedContexts
-from minivllm_kernels.gate_up import GROUP_ROWS
 from minivllm_kernels.gemv import gemv
 from minivllm_kernels.head_norms import HeadNorms
 from minivllm_kernels.paged_decode_attention import paged_decode_attention, rotate_cache_and_attend
@@ -27,7 +26,7 @@ from minivllm_kernels.sample import sample
 from minivllm_kernels.sampling_table import SamplingTable
 from minivllm_kernels.silu_and_mul import silu_and_mul
 from minivllm_kernels.small_batch_linear import small_batch_gated_linear, small_batch_linear
-from minivllm_kernels.tensor_checks import MAX_SMALL_BATCH
+from minivllm_kernels.tensor_checks import GROUP_ROWS, MAX_SMALL_BATCH
 
 
 class AbsentGPU:

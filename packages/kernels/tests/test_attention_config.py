@@ -42,5 +42,6 @@ def test_a_prefill_tile_holds_a_group_and_fits(head_dim, element_bytes, group_si
 
 
 def test_short_chunks_get_small_tiles():
-    assert prefill_config(64, 2, 8, max_query_len=2).tile_rows == 16
+    small = prefill_config(64, 2, 8, max_query_len=2)
+    assert (small.tile_rows, small.max_registers) == (16, None)
     assert prefill_config(64, 2, 8, max_query_len=3).tile_rows == 64

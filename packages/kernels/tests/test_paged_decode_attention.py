@@ -109,13 +109,15 @@ def test_the_order_of_requests_changes_no_result(device, paged_batch, poisoned, 
 
 
 @pytest.mark.parametrize("op", [paged_decode_attention, reference.paged_decode_attention])
-def test_refuses_an_order_of_other_requests(device, paged_batch, op):
+def test_refuses_an_order_of_another_shape_dtype_or_layout(device, paged_batch, op):
     batch = paged_batch(device, [3, 4])
     order = torch.arange(3, dtype=torch.int32, device=device)
     with pytest.raises(InvalidTensor, match=r"order has shape \(3,\), expected \(2,\)"):
         op(*decode_args(batch), order)
     with pytest.raises(InvalidTensor, match=r"order has dtype torch\.int64, expected torch\.int32"):
         op(*decode_args(batch), order[:2].long())
+    with pytest.raises(InvalidTensor, match="order has stride 2"):
+        op(*decode_args(batch), order[::2])
 
 
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -183,7 +185,8 @@ def test_rotate_cache_and_attend_equals_the_twin(
     tables = (torch.cat((angles.cos(), angles.sin()), dim=-1), batch.key_cache, batch.value_cache)
     twin_tables = (tables[0], batch.key_cache.clone(), batch.value_cache.clone())
     norms = head_norms(head_dim, dtype)
-    arguments = (PagedContexts(batch.block_tables, batch.context_lens), batch.scale, norms)
+    order = torch.tensor([2, 0, 3, 1], dtype=torch.int32, device=device)
+    arguments = (PagedContexts(batch.block_tables, batch.context_lens, order), batch.scale, norms)
     before = heads.clone()
     with poisoned():
         output = rotate_cache_and_attend(heads, *tables, *arguments)

@@ -66,7 +66,8 @@ TABLE = meta(9, 64)
         ),
         (require_head_norms, (HeadNorms(TABLE[0], TABLE[0].half(), 1e-6), 64), r"norms\.key has dtype"),
         (require_head_norms, (HeadNorms(TABLE[0], meta(64, 2)[:, 0], 1e-6), 64), r"norms\.key has stride 2"),
-        (require_gate_up, (meta(2, 5), None), "x has rows of 5 elements, expected an even number"),
+        (require_gate_up, (meta(2, 5), None), "x has rows of 5 elements, expected an even number above 0"),
+        (require_gate_up, (meta(2, 0), None), "x has rows of 0 elements, expected an even number above 0"),
         (require_gate_up, (meta(2, 6), 2), "group_size is 2, expected a divisor of 3"),
     ],
 )

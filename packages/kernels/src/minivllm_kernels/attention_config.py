@@ -45,8 +45,8 @@ def decode_config(head_dim: int, element_bytes: int, group_size: int) -> Attenti
     tile_rows = max(_next_power_of_2(group_size), MIN_DOT_SIZE)
     num_warps = 4 if element_bytes > 2 else 2 if head_dim <= 64 else 1
     tile_kv = _kv_tile(head_dim, element_bytes, 8 * 1024)
-    # Eight programs of two warps on a multiprocessor: with fewer, a batch of 1024 would take two turns. More rows need
-    # more registers.
+    # Eight programs of two warps on a multiprocessor: 132 of those hold the 1024 programs of a large batch at once;
+    # with six, some would wait for a second turn. More rows need more registers.
     max_registers = 128 if num_warps == 2 and tile_rows == MIN_DOT_SIZE else None
     return AttentionConfig(tile_rows, tile_kv, num_warps, num_stages=3, max_registers=max_registers)
 
@@ -55,7 +55,9 @@ def prefill_config(head_dim: int, element_bytes: int, group_size: int, max_query
     """Many tokens against their context: bound by arithmetic, so that tiles are as large as registers allow."""
     group_rows = _next_power_of_2(group_size)
     if max_query_len * group_rows <= MIN_DOT_SIZE:
-        return decode_config(head_dim, element_bytes, group_size)._replace(tile_rows=MIN_DOT_SIZE)
+        return decode_config(head_dim, element_bytes, group_size)._replace(
+            tile_rows=MIN_DOT_SIZE, max_registers=None
+        )
     tile_kv = _kv_tile(head_dim, element_bytes, 16 * 1024)
     return AttentionConfig(max(64, group_rows), tile_kv, num_warps=4, num_stages=2)
 

@@ -101,7 +101,7 @@ def _gather_row_kernel(
 
 @triton.jit
 def _rank(row, position, positions_ptr, TILE_ROWS: tl.constexpr):
-    """How many rows come before this one if the longest contexts do; of equal ones the first."""
+    """Place of this row among all by falling context length; of equal ones the first row comes first."""
     before = tl.zeros((), tl.int32)
     for first in range(0, tl.num_programs(0), TILE_ROWS):
         rows = first + tl.arange(0, TILE_ROWS)

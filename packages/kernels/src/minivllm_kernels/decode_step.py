@@ -12,7 +12,8 @@ class PagedContexts(NamedTuple):
         block_tables: `[B, M]` int32; entries past `ceil(context_len / block_size)` are never read.
         context_lens: `[B]` int32, tokens of the context, the newest included; 0 marks padding.
         order: `[B]` int32, each request once, in the order in which programs take them up: the longest contexts
-            first keep a GPU busy to the end (LPT; Graham, 1969). None: as they are.
+            first keep a GPU busy to the end (longest processing time first; Graham, 1969). None: as they are.
+            Not checked: the rows of a request that is missing are not written.
     """
 
     block_tables: torch.Tensor

@@ -6,18 +6,21 @@ rows that belong together in one program, better still in one thread.
 
 import torch
 
-GROUP_ROWS = 8
-"""A thread of a tensor core's product has rows that are so far apart."""
+from minivllm_kernels.tensor_checks import GROUP_ROWS, require_gate_up_groups
 
 
 def interleave_gate_up(halves: torch.Tensor) -> torch.Tensor:
     """Reorder rows: GROUP_ROWS of gate, then as many of up, and so on.
 
     Args:
-        halves: `[2I, ...]`, gate, then up; I a multiple of GROUP_ROWS.
+        halves: `[2I, ...]`, gate, then up: a weight or its bias.
 
     Returns:
         A copy, of the same shape.
+
+    Raises:
+        InvalidTensor: I is not a multiple of GROUP_ROWS.
     """
-    groups = halves.view(2, -1, GROUP_ROWS, *halves.shape[1:])
+    require_gate_up_groups("halves", halves)
+    groups = halves.reshape(2, -1, GROUP_ROWS, *halves.shape[1:])
     return groups.transpose(0, 1).reshape(halves.shape)

@@ -59,8 +59,7 @@ def paged_decode_attention(
         block_tables: `[B, M]` int32; entries past `ceil(context_len / block_size)` are never read.
         context_lens: `[B]` int32, tokens in the cache, the newest included; 0 marks padding: zeros.
         scale: factor on the scores, above 0; usually `D ** -0.5`.
-        order: `[B]` int32, each request once, in the order in which programs take them up: the longest contexts
-            first keep a GPU busy to the end (LPT; Graham, 1969). None: as they are.
+        order: `[B]` int32, as `PagedContexts.order`.
 
     Returns:
         `[B, Hq, D]`, contiguous, in the dtype of `query`; the softmax is computed in float32.
@@ -108,7 +107,8 @@ def rotate_cache_and_attend(
         InvalidTensor: The shapes, dtypes or layouts do not fit each other.
     """
     num_heads = heads.shape[1] - 2 * key_cache.shape[1]
-    require_paged_attention(heads[:, :num_heads], key_cache, value_cache, *contexts[:2])
+    tables_and_lens = (contexts.block_tables, contexts.context_lens)
+    require_paged_attention(heads[:, :num_heads], key_cache, value_cache, *tables_and_lens)
     require_scale(scale)
     require_shape("context_lens", contexts.context_lens, (heads.shape[0],))
     require_order(contexts.order, heads.shape[0])
@@ -246,7 +246,7 @@ def _attend_split_kernel(
 
 @triton.jit
 def _pick(order_ptr, num_kv_heads):
-    """Request and KV head of a program: all heads of one request, then those of the next in order."""
+    """Request and KV head of a program: all heads of one request, then those of the next in order, for each split."""
     program = tl.program_id(0)
     request = program // num_kv_heads
     if order_ptr is not None:

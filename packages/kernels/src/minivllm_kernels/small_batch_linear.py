@@ -143,7 +143,7 @@ def small_batch_gated_linear(
         InvalidTensor: The shapes, dtypes or layouts do not fit each other, or `x` has too many rows.
     """
     require_small_batch(x, weight, bias)
-    require_gate_up_groups(weight)
+    require_gate_up_groups("weight", weight)
     output = torch.empty((x.shape[0], weight.shape[0] // 2), dtype=x.dtype, device=x.device)
     if x.shape[0]:
         _multiply(output, x, weight, bias, 1, is_gated=True)
@@ -291,7 +291,8 @@ def _gate(product):
 @gluon.jit
 def _store(output_ptr, product, first_row, first_token, split, num_tokens, num_rows):
     """Write a tile of the product."""
-    # 4 rows side by side in a thread, all of the tile in a part of a warp: whole lines of the output.
+    # 4 rows side by side in a thread, all of the tile in a part of a warp: whole lines of the output, of a gated tile
+    # half ones.
     lanes: gl.constexpr = product.shape[0] // 4
     lines: gl.constexpr = gl.BlockedLayout([4, 1], [lanes, 32 // lanes], [1, gl.num_warps()], [0, 1])
     output = gl.convert_layout(product, lines)

@@ -3,7 +3,6 @@
 import torch
 
 from minivllm_kernels.errors import InvalidTensor
-from minivllm_kernels.gate_up import GROUP_ROWS
 from minivllm_kernels.head_norms import HeadNorms
 from minivllm_kernels.sampling_table import SamplingTable
 
@@ -11,6 +10,8 @@ MAX_SMALL_BATCH = 256
 """Rows that `small_batch_linear` takes; with more, cuBLAS is faster."""
 MAX_SPLITS = 32
 """Parts of a product; with more, offsets of a large vocabulary's products would pass 32 bits."""
+GROUP_ROWS = 8
+"""Rows of gate, then of up, in a gated weight: in the result of a wgmma a thread holds rows r and r + 8."""
 
 
 def require_shape(name: str, tensor: torch.Tensor, expected: tuple[int, ...]) -> None:
@@ -138,16 +139,16 @@ def require_residual(x: torch.Tensor, residual: torch.Tensor, weight: torch.Tens
 def require_gate_up(x: torch.Tensor, group_size: int | None) -> None:
     """Raise `InvalidTensor` unless `x` is `[T, 2I]` and `group_size` divides I."""
     require_ndim("x", x, 2)
-    if x.shape[1] % 2:
-        raise InvalidTensor(f"x has rows of {x.shape[1]} elements, expected an even number")
+    if x.shape[1] % 2 or x.shape[1] == 0:
+        raise InvalidTensor(f"x has rows of {x.shape[1]} elements, expected an even number above 0")
     if group_size is not None and (group_size < 1 or x.shape[1] // 2 % group_size):
         raise InvalidTensor(f"group_size is {group_size}, expected a divisor of {x.shape[1] // 2}")
 
 
-def require_gate_up_groups(weight: torch.Tensor) -> None:
-    """Raise `InvalidTensor` unless the rows of `weight` are whole groups of gate and up."""
-    if weight.shape[0] % (2 * GROUP_ROWS):
-        raise InvalidTensor(f"weight has {weight.shape[0]} rows, expected a multiple of {2 * GROUP_ROWS}")
+def require_gate_up_groups(name: str, tensor: torch.Tensor) -> None:
+    """Raise `InvalidTensor` unless the rows of `tensor` are whole groups of gate and up."""
+    if tensor.shape[0] % (2 * GROUP_ROWS):
+        raise InvalidTensor(f"{name} has {tensor.shape[0]} rows, expected a multiple of {2 * GROUP_ROWS}")
 
 
 def require_fused_heads(

@@ -21,6 +21,6 @@ def silu_and_mul(x: torch.Tensor, group_size: int | None = None) -> torch.Tensor
     """
     require_gate_up(x, group_size)
     num_tokens, size = x.shape[0], x.shape[1] // 2
-    group_size = group_size or max(size, 1)
+    group_size = group_size or size
     gate, up = x.reshape(num_tokens, size // group_size, 2, group_size).unbind(2)
     return (torch.nn.functional.silu(gate) * up).reshape(num_tokens, size)

@@ -2,9 +2,13 @@
 
 import torch
 
-from minivllm_kernels.gate_up import GROUP_ROWS
 from minivllm_kernels.reference.silu_and_mul import silu_and_mul
-from minivllm_kernels.tensor_checks import require_gate_up_groups, require_small_batch, require_splits
+from minivllm_kernels.tensor_checks import (
+    GROUP_ROWS,
+    require_gate_up_groups,
+    require_small_batch,
+    require_splits,
+)
 
 
 def small_batch_linear(
@@ -53,7 +57,7 @@ def small_batch_gated_linear(
         InvalidTensor: The shapes, dtypes or layouts do not fit each other, or `x` has too many rows.
     """
     require_small_batch(x, weight, bias)
-    require_gate_up_groups(weight)
+    require_gate_up_groups("weight", weight)
     product = x.float() @ weight.float().T
     if bias is not None:
         product += bias.float()

@@ -21,7 +21,7 @@ class BatchLayout:
         context_lens_device: [R] int32, context_lens on the device.
         block_tables: [R, M] int32; entries past ceil(context / block_size) are undefined.
         slot_mapping: [T] int64; block id · block_size + offset, where each token's K and V go.
-        longest_first: [R] int32, rows by falling context length, where somebody had them sorted.
+        longest_first: [R] int32, rows by falling context length. None where nobody sorted them: steps with prompts.
     """
 
     query_lens: Sequence[int]

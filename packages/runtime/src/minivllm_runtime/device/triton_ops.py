@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from minivllm_kernels.gate_up import GROUP_ROWS, interleave_gate_up
+from minivllm_kernels.gate_up import interleave_gate_up
 from minivllm_kernels.gemv import gemv
 from minivllm_kernels.rms_norm import add_rms_norm, rms_norm
 from minivllm_kernels.silu_and_mul import silu_and_mul
@@ -16,6 +16,7 @@ from minivllm_kernels.small_batch_linear import (
     small_batch_gated_linear,
     small_batch_linear,
 )
+from minivllm_kernels.tensor_checks import GROUP_ROWS
 from minivllm_runtime.attention.triton_backend import TritonAttentionBackend
 from minivllm_runtime.device.interface import Projection
 
